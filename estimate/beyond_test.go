@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -44,15 +44,15 @@ var beyondBlocks = map[string]string{
 // beyondLoRA are the modules that had adapters.
 var beyondLoRA = map[string]string{"llama_160m": "q_proj|v_proj", "qwen2_0_5b": "q_proj|v_proj", "gpt2": "c_attn"}
 
-func (c beyondCase) plan() parallel.Plan {
-	p := parallel.Plan{}
+func (c beyondCase) plan() program.Plan {
+	p := program.Plan{}
 	if c.TrainOnly != "" {
 		p.TrainOnly = "^" + c.TrainOnly
 	}
 	if c.Parallel != "" {
 		p.GPUs, p.Parallel, p.View, p.Bucket, p.Static = 2, c.Parallel, bool(c.View), c.Bucket<<20, c.Static
 		if c.Parallel == "fsdp2" {
-			p.Parallel, p.NoReshard = parallel.FSDP, c.Reshard != nil && !*c.Reshard
+			p.Parallel, p.NoReshard = program.FSDP, c.Reshard != nil && !*c.Reshard
 			p.Offload = c.Offload
 			if c.Mixed != nil {
 				if p.ParamDType, p.ReduceDType = "bf16", "fp32"; c.Mixed == "bf16" {
@@ -61,7 +61,7 @@ func (c beyondCase) plan() parallel.Plan {
 			}
 			p.Shard = beyondBlocks[c.Model]
 			if c.Blocks != nil && !*c.Blocks {
-				p.Shard = parallel.Whole
+				p.Shard = program.Whole
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func TestRepeatedBlocks(t *testing.T) {
 		}
 		whole := regexp.MustCompile(`^(` + expr + `)$`)
 		var got, want []string
-		for i, marked := range parallel.Repeated(p) {
+		for i, marked := range program.Repeated(p) {
 			name := p.Scopes[i].Name
 			if marked {
 				got = append(got, name)
@@ -156,7 +156,7 @@ func TestBlocksByParameters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks, _ := parallel.RepeatedBlocks(p)
+		blocks, _ := program.RepeatedBlocks(p)
 		if len(blocks) < 2 {
 			t.Errorf("%s: %d blocks, want the layers", model, len(blocks))
 		}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
 )
 
@@ -36,7 +36,7 @@ func TestCheckpointsAsRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: c.modules, Reentrant: c.reentrant}})
+		sim, err := bound.Simulate(Step{Plan: program.Plan{Checkpoint: c.modules, Reentrant: c.reentrant}})
 		if err != nil {
 			t.Errorf("%s, %s: %v", c.model, c.modules, err)
 			continue
@@ -58,7 +58,7 @@ func TestAdaptersOfWholeNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	sim, err := bound.Simulate(Step{Settings: torch.Settings{Precision: torch.FP32},
-		Plan: parallel.Plan{LoRA: "r=16,targets=q_proj|v_proj"}})
+		Plan: program.Plan{LoRA: "r=16,targets=q_proj|v_proj"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // A CheckpointFit is the cheapest set of a model's repeated blocks to checkpoint for a step to fit. Sizes are bytes,
@@ -47,13 +47,13 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 	if err != nil {
 		return nil, err
 	}
-	blocks, all := parallel.RepeatedBlocks(prog)
+	blocks, all := program.RepeatedBlocks(prog)
 	if len(blocks) == 0 {
 		return nil, ErrNoBlocks
 	}
 	f := &CheckpointFit{Memory: memory, Of: len(blocks)}
 	var last *Peak
-	take := func(set []parallel.Block) (need int64, _ float64, _ error) {
+	take := func(set []program.Block) (need int64, _ float64, _ error) {
 		t, price := s, 0.0
 		for _, block := range set {
 			price += block.FLOPs
@@ -98,19 +98,19 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 }
 
 // asExpression returns the names of a set of a model's blocks, and what --checkpoint takes for them.
-func asExpression(set, blocks []parallel.Block) (names []string, expression string) {
+func asExpression(set, blocks []program.Block) (names []string, expression string) {
 	names = []string{}
 	for _, block := range set {
 		names = append(names, block.Name)
 	}
 	if len(set) > 0 && isFirst(set, blocks) {
-		return names, fmt.Sprintf("%s:%d", parallel.Blocks, len(set))
+		return names, fmt.Sprintf("%s:%d", program.Blocks, len(set))
 	}
 	return names, namesOf(set)
 }
 
 // namesOf is what --checkpoint takes for some blocks.
-func namesOf(set []parallel.Block) string {
+func namesOf(set []program.Block) string {
 	names := make([]string, len(set))
 	for i, block := range set {
 		names[i] = regexp.QuoteMeta(block.Name)
@@ -119,7 +119,7 @@ func namesOf(set []parallel.Block) string {
 }
 
 // cheapest returns the blocks to checkpoint for the step to fit, none where it fits without.
-func (f *CheckpointFit) cheapest(order []parallel.Block, take taking) ([]parallel.Block, error) {
+func (f *CheckpointFit) cheapest(order []program.Block, take taking) ([]program.Block, error) {
 	if f.Plain <= f.Memory {
 		return nil, nil
 	}
@@ -131,7 +131,7 @@ func (f *CheckpointFit) cheapest(order []parallel.Block, take taking) ([]paralle
 }
 
 // firstThatFit returns the fewest first blocks of an order with which the step fits, all of them where none do.
-func firstThatFit(order []parallel.Block, memory int64, take taking) ([]parallel.Block, error) {
+func firstThatFit(order []program.Block, memory int64, take taking) ([]program.Block, error) {
 	tooFew, fits := 0, len(order) // the first does not fit; the other may
 	for fits-tooFew > 1 {
 		at := (tooFew + fits) / 2
@@ -149,7 +149,7 @@ func firstThatFit(order []parallel.Block, memory int64, take taking) ([]parallel
 }
 
 // isFirst reports whether a set is the first blocks of a model, in any order.
-func isFirst(set, blocks []parallel.Block) bool {
+func isFirst(set, blocks []program.Block) bool {
 	for _, block := range blocks[:len(set)] {
 		if !slices.Contains(set, block) {
 			return false
@@ -171,11 +171,11 @@ func (b *Bound) peak(s Step, c Confidence) (*Peak, error) {
 	return &sim.Peak, nil
 }
 
-type taking func([]parallel.Block) (need int64, price float64, err error)
+type taking func([]program.Block) (need int64, price float64, err error)
 
 // byPrice orders blocks by what a byte costs that checkpointing each alone frees. Blocks with as many FLOPs as the one
 // before are taken to free as much.
-func byPrice(blocks []parallel.Block, plain int64, take taking) ([]parallel.Block, error) {
+func byPrice(blocks []program.Block, plain int64, take taking) ([]program.Block, error) {
 	price := make([]float64, len(blocks))
 	for i, block := range blocks {
 		if i > 0 && block.FLOPs == blocks[i-1].FLOPs {
@@ -193,7 +193,7 @@ func byPrice(blocks []parallel.Block, plain int64, take taking) ([]parallel.Bloc
 		at[i] = i
 	}
 	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(price[a], price[b]) })
-	order := make([]parallel.Block, len(blocks))
+	order := make([]program.Block, len(blocks))
 	for i, k := range at {
 		order[i] = blocks[k]
 	}
@@ -201,7 +201,7 @@ func byPrice(blocks []parallel.Block, plain int64, take taking) ([]parallel.Bloc
 }
 
 // needed leaves out blocks without which the set fits still, the costliest first. Each size of block is tried once.
-func needed(set []parallel.Block, memory int64, take taking) ([]parallel.Block, error) {
+func needed(set []program.Block, memory int64, take taking) ([]program.Block, error) {
 	tried := map[float64]bool{}
 	for {
 		costliest := -1

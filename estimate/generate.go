@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
@@ -62,7 +61,7 @@ type Generation struct {
 var lengths = []int64{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127}
 
 // generating returns the program that reads the prompt, and adds to the options what generates after it.
-func (b *Bound) generating(s Step, opts *torch.Options) (*program.Program, parallel.Cache, error) {
+func (b *Bound) generating(s Step, opts *torch.Options) (*program.Program, program.Cache, error) {
 	of, prompt := b, b.opt.Prompt
 	if d, ok := promptDim(b.model, b.opt); ok {
 		name := d.Param
@@ -71,14 +70,14 @@ func (b *Bound) generating(s Step, opts *torch.Options) (*program.Program, paral
 		}
 		var err error
 		if of, err = b.atLength(name); err != nil {
-			return nil, parallel.Cache{}, err
+			return nil, program.Cache{}, err
 		}
 	}
 	p, err := of.program(false, s.Autocast())
 	if err != nil {
-		return nil, parallel.Cache{}, err
+		return nil, program.Cache{}, err
 	}
-	prefill, decode, cache, err := parallel.Generating(p, prompt)
+	prefill, decode, cache, err := program.Generating(p, prompt)
 	if err != nil {
 		return nil, cache, fmt.Errorf("new-tokens: %w", err)
 	}
@@ -153,7 +152,7 @@ func withPrompt(m *onnxload.Model, opt Options) map[string]int64 {
 }
 
 // generates adds what generating takes to its simulation.
-func (s *Simulation) generates(c parallel.Cache, step Step) {
+func (s *Simulation) generates(c program.Cache, step Step) {
 	if c.Layers == 0 {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // generated simulates model.generate() in bfloat16 of a built-in graph: with an open length where there is such a one,
@@ -124,7 +124,7 @@ func TestGenerationRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = bound.Simulate(Step{Infer: true, Generate: Generate{NewTokens: 1}})
-	if !errors.Is(err, parallel.ErrNoCache) {
+	if !errors.Is(err, program.ErrNoCache) {
 		t.Errorf("resnet50 generates text: %v", err)
 	}
 	bound, err = Bind(openModel(t, "llama_160m", "dynamo"), Options{Batch: 4}) // 4 times 512 is the width of its MLP

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/estimate/torch"
@@ -189,7 +188,7 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 		other.weights, other.tied = b.withTied, nil
 	}
 	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != torch.EveryHead)
-	if errors.Is(err, parallel.ErrNoCache) { // with this guess decided otherwise no text is generated
+	if errors.Is(err, program.ErrNoCache) { // with this guess decided otherwise no text is generated
 		return nil
 	}
 	if err != nil {

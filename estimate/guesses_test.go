@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/estimate/torch"
@@ -28,12 +28,12 @@ func TestGuessesMade(t *testing.T) {
 	for _, c := range []struct {
 		model, form, guess string
 		layer              string // one of those that it is about
-		plan               parallel.Plan
+		plan               program.Plan
 	}{
-		{"bert_base", "ts-train", dialect.CausalFlag.Name, "m.bert.encoder.layer.0.attention.self", parallel.Plan{}},
-		{"resnet18", "ts-train", dialect.ActivationInPlace.Name, "relu", parallel.Plan{}},
-		{"bert_base", "ts-eval", dialect.TiedHead.Name, "", parallel.Plan{}},
-		{"swin_t", "ts-train", "used-twice", "features.1.0.attn", parallel.Plan{}},
+		{"bert_base", "ts-train", dialect.CausalFlag.Name, "m.bert.encoder.layer.0.attention.self", program.Plan{}},
+		{"resnet18", "ts-train", dialect.ActivationInPlace.Name, "relu", program.Plan{}},
+		{"bert_base", "ts-eval", dialect.TiedHead.Name, "", program.Plan{}},
+		{"swin_t", "ts-train", "used-twice", "features.1.0.attn", program.Plan{}},
 	} {
 		opt := Options{Batch: 4, Step: &Step{Plan: c.plan}, Weigh: true}
 		m := openGraph(t, "", c.model, c.form)
@@ -156,7 +156,7 @@ func TestPeakAllocatedOfTheSameRun(t *testing.T) {
 		}
 		steps := []Step{{}, {Infer: true}}
 		if model == "swin_t" || model == "bert_base" { // which have blocks
-			steps = append(steps, Step{Plan: parallel.Plan{Checkpoint: parallel.Blocks}})
+			steps = append(steps, Step{Plan: program.Plan{Checkpoint: program.Blocks}})
 		}
 		for _, s := range steps {
 			sim, err := b.simulateOnce(s)

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -114,7 +114,7 @@ func oneOfAKind(graphs []cellGraph) (list []asked) {
 		g, seen := &graphs[i], map[string]bool{}
 		for _, r := range g.runs {
 			key := fmt.Sprint(r.step.Infer, r.step.Precision, r.step.ChannelsLast)
-			if g.rec == nil && r.allocated > 0 && r.step.Plan == (parallel.Plan{}) && !seen[key] {
+			if g.rec == nil && r.allocated > 0 && r.step.Plan == (program.Plan{}) && !seen[key] {
 				seen[key] = true
 				model, _, _ := strings.Cut(g.name[strings.IndexByte(g.name, '/')+1:], ".")
 				list = append(list, asked{r, g, model})

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
@@ -192,7 +191,7 @@ func elsewhere(d gpu.Device) Note {
 }
 
 // planNotes are the notes on a planned program.
-func planNotes(plan parallel.Plan, p *program.Program) (notes []Note) {
+func planNotes(plan program.Plan, p *program.Program) (notes []Note) {
 	info, unmeasured := plan.Notes(p)
 	for _, text := range info {
 		notes = append(notes, Note{Info, text})

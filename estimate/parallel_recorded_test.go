@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // TestParallelAsRecorded holds what the flags for several GPUs say against recordings of PyTorch's own wrappers, made
@@ -27,8 +27,8 @@ func TestParallelAsRecorded(t *testing.T) {
 		batch         int64
 		dtype         string
 	}{
-		{"resnet50", parallel.DDP, 32, "fp32"}, {"convnext_tiny", parallel.FSDP, 16, "fp32"},
-		{"convnext_tiny", parallel.ZeRO1, 16, "fp32"},
+		{"resnet50", program.DDP, 32, "fp32"}, {"convnext_tiny", program.FSDP, 16, "fp32"},
+		{"convnext_tiny", program.ZeRO1, 16, "fp32"},
 	} {
 		r, err := Recorded(openRecordingAt(t, "testdata/beyond/"+c.model+"-"+c.scheme+".mrec"), Options{Name: c.model})
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/gpu"
 )
@@ -13,12 +12,12 @@ import (
 func (s *Step) options() (opts torch.Options, device gpu.Device) {
 	opts = torch.Options{Settings: s.Settings, Train: !s.Infer, Tensors: s.Record, Steps: s.steps}
 	switch together := s.GPUs > 1 && !s.Infer; {
-	case together && s.Parallel == parallel.FSDP:
+	case together && s.Parallel == program.FSDP:
 		opts.Shards = shards(s.Plan)
 	case together:
 		opts.Replicas = torch.Replicas{
 			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Late: s.late || s.Static,
-			Partition: s.Parallel == parallel.ZeRO1,
+			Partition: s.Parallel == program.ZeRO1,
 		}
 	}
 	device = s.on(gpu.Default())
@@ -37,7 +36,7 @@ func (s *Step) on(d gpu.Device) gpu.Device {
 }
 
 // shards are the settings of FSDP2.
-func shards(p parallel.Plan) torch.Shards {
+func shards(p program.Plan) torch.Shards {
 	types := map[string]program.DType{"fp32": program.Float32, "bf16": program.BFloat16, "fp16": program.Float16}
 	return torch.Shards{
 		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice, Offload: p.Offload,

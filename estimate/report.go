@@ -1,7 +1,7 @@
 package estimate
 
 import (
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/torch"
 )
@@ -66,7 +66,7 @@ type Settings struct {
 
 	Mode string `json:"mode,omitempty"` // train, infer or generate
 	torch.Settings
-	parallel.Plan
+	program.Plan
 	Generate
 	GPU string `json:"gpu,omitempty"`
 

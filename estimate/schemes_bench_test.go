@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -23,13 +23,13 @@ func BenchmarkSchemes(b *testing.B) {
 		}
 		for _, c := range []struct {
 			name string
-			plan parallel.Plan
+			plan program.Plan
 		}{
-			{"checkpoint", parallel.Plan{Checkpoint: parallel.Blocks}},
-			{"lora", parallel.Plan{LoRA: "r=16,targets=q_proj|v_proj"}},
-			{"ddp", parallel.Plan{GPUs: 8, Parallel: parallel.DDP}},
-			{"zero1", parallel.Plan{GPUs: 8, Parallel: parallel.ZeRO1}},
-			{"fsdp", parallel.Plan{GPUs: 8, Parallel: parallel.FSDP}},
+			{"checkpoint", program.Plan{Checkpoint: program.Blocks}},
+			{"lora", program.Plan{LoRA: "r=16,targets=q_proj|v_proj"}},
+			{"ddp", program.Plan{GPUs: 8, Parallel: program.DDP}},
+			{"zero1", program.Plan{GPUs: 8, Parallel: program.ZeRO1}},
+			{"fsdp", program.Plan{GPUs: 8, Parallel: program.FSDP}},
 		} {
 			if model == "resnet50" && c.plan.LoRA != "" {
 				continue // a net of convolutions has no layers for it
@@ -37,7 +37,7 @@ func BenchmarkSchemes(b *testing.B) {
 			b.Run(model+"/"+c.name, func(b *testing.B) {
 				var simulated, answered []float64
 				for b.Loop() {
-					read, plain := timeOf(b, model, raw, parallel.Plan{})
+					read, plain := timeOf(b, model, raw, program.Plan{})
 					again, planned := timeOf(b, model, raw, c.plan)
 					simulated = append(simulated, float64(planned)/float64(plain))
 					answered = append(answered, float64(again+planned)/float64(read+plain))
@@ -52,7 +52,7 @@ func BenchmarkSchemes(b *testing.B) {
 }
 
 // timeOf is how long it takes to read a model and to recover its program, and to simulate a training step of it.
-func timeOf(b *testing.B, model string, raw []byte, plan parallel.Plan) (read, simulated time.Duration) {
+func timeOf(b *testing.B, model string, raw []byte, plan program.Plan) (read, simulated time.Duration) {
 	b.Helper()
 	runtime.GC() // of what the run before left
 	began := time.Now()

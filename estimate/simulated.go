@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/timeline"
@@ -92,7 +91,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 	if err == nil && sim.Replay.OOM != nil && !s.Limited && s.MemoryLimit == 0 {
 		err = errors.New("it takes more than 1 PiB, beyond which nothing is simulated") // caching.Config without limits
 	}
-	if wrong, ok := errors.AsType[*parallel.MatchError](err); ok {
+	if wrong, ok := errors.AsType[*program.MatchError](err); ok {
 		return wrong
 	}
 	switch {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/simulate/caching"
@@ -17,7 +16,7 @@ import (
 // AdamW on the default device.
 type Step struct {
 	torch.Settings
-	parallel.Plan
+	program.Plan
 	Infer       bool       // an inference under no_grad instead
 	Generate               // of an inference: text that is generated
 	AllocConf   string     // as PYTORCH_CUDA_ALLOC_CONF
@@ -209,7 +208,7 @@ func (s *Step) context(d gpu.Device, blas, dnn int) (bytes, nccl int64) {
 
 // planned returns the program that runs in a step, and what generating keeps of it. What generates after the program
 // is added to the options.
-func (b *Bound) planned(s Step, opts *torch.Options) (p *program.Program, cache parallel.Cache, err error) {
+func (b *Bound) planned(s Step, opts *torch.Options) (p *program.Program, cache program.Cache, err error) {
 	if p, err = b.program(!s.Infer, s.Autocast()); err != nil {
 		return nil, cache, err
 	}

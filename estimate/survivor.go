@@ -1,6 +1,6 @@
 package estimate
 
-import "github.com/memestimate/memestimate/estimate/program/parallel"
+import "github.com/memestimate/memestimate/estimate/program"
 
 // The outcomes of a step in some memory.
 const (
@@ -20,7 +20,7 @@ type Survivor struct {
 	Retries    int64    `json:"retries"`           // in the first twenty steps
 	EachStep   int64    `json:"retries_each_step"` // in the last of these, and so in each that follows
 
-	set []parallel.Block
+	set []program.Block
 }
 
 // manySurvive is the number of steps that are simulated of one that may survive by retries: what the allocator has
@@ -28,7 +28,7 @@ type Survivor struct {
 const manySurvive = 20
 
 // outcome simulates a step with a set of blocks checkpointed where the allocator may reserve so much.
-func (b *Bound) outcome(s Step, set []parallel.Block, limit int64) (string, *Simulation, error) {
+func (b *Bound) outcome(s Step, set []program.Block, limit int64) (string, *Simulation, error) {
 	if limit <= 0 {
 		return RunsOut, nil, nil
 	}
@@ -46,7 +46,7 @@ func (b *Bound) outcome(s Step, set []parallel.Block, limit int64) (string, *Sim
 }
 
 // underLimit adds what becomes of a step with fewer blocks checkpointed where the allocator may reserve so much.
-func (b *Bound) underLimit(s Step, f *CheckpointFit, blocks, order, set []parallel.Block, limit int64,
+func (b *Bound) underLimit(s Step, f *CheckpointFit, blocks, order, set []program.Block, limit int64,
 	take taking) (err error) {
 	if f.EndFewer, _, err = b.outcome(s, set[:len(set)-1], limit); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (b *Bound) underLimit(s Step, f *CheckpointFit, blocks, order, set []parall
 // survivor returns the fewest first blocks of an order with which the step survives where the allocator may reserve so
 // much, nil where all of them do not. They are counted up: what lies between cached blocks is lost,
 // so that a step may survive with a set and run out with a larger one.
-func (b *Bound) survivor(s Step, blocks, order []parallel.Block, limit int64) (*Survivor, error) {
+func (b *Bound) survivor(s Step, blocks, order []program.Block, limit int64) (*Survivor, error) {
 	set, end, sim, err := order[:0], RunsOut, (*Simulation)(nil), error(nil)
 	for n := 0; n <= len(order) && end == RunsOut; n++ {
 		set = order[:n]

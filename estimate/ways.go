@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
 )
 
@@ -40,7 +40,7 @@ func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 		return nil, err
 	}
 	s.Limited, s.MemoryLimit, s.Record = false, 0, false
-	blocks, all := parallel.RepeatedBlocks(prog)
+	blocks, all := program.RepeatedBlocks(prog)
 	again := 0.0
 	for _, block := range blocks {
 		again += block.FLOPs
@@ -124,7 +124,7 @@ func combinations(s Step, blocks bool, again float64) (plans []candidate) {
 					if scheme.flags != "" {
 						set(0, "%s", scheme.flags)
 					}
-					if checkpoint == parallel.Blocks {
+					if checkpoint == program.Blocks {
 						p.way.Price = again
 					}
 					p.way.Settings = strings.Join(flags, " ")
@@ -156,13 +156,13 @@ func waysTogether(s Step) []together {
 	}
 	list = append(list, together{fmt.Sprintf("--gpus %d --parallel zero1", n), func(s *Step) {
 		alone(s)
-		s.GPUs, s.Parallel = n, parallel.ZeRO1
+		s.GPUs, s.Parallel = n, program.ZeRO1
 	}})
 	for k := 2; k < 2*n; k *= 2 {
 		k := min(k, n)
 		list = append(list, together{fmt.Sprintf("--gpus %d --parallel fsdp --meta-device", k), func(s *Step) {
 			alone(s)
-			s.GPUs, s.Parallel, s.MetaDevice = k, parallel.FSDP, true
+			s.GPUs, s.Parallel, s.MetaDevice = k, program.FSDP, true
 		}})
 	}
 	return list
@@ -179,8 +179,8 @@ func optimizersFor(s Step) []string {
 
 // checkpointsFor are the step's own, and every block.
 func checkpointsFor(s Step, blocks bool) []string {
-	if s.Checkpoint == parallel.Blocks || !blocks {
+	if s.Checkpoint == program.Blocks || !blocks {
 		return []string{s.Checkpoint}
 	}
-	return []string{s.Checkpoint, parallel.Blocks}
+	return []string{s.Checkpoint, program.Blocks}
 }

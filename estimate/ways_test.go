@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/simulate/caching"
 )
 
@@ -36,7 +36,7 @@ func TestFitCheckpoint(t *testing.T) {
 				len(f.Blocks) >= f.Of {
 				t.Errorf("%s in %d: %+v", model, memory, f)
 			}
-			sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: f.Expression}})
+			sim, err := bound.Simulate(Step{Plan: program.Plan{Checkpoint: f.Expression}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,8 +85,8 @@ func TestCheapestSurvivor(t *testing.T) {
 			continue
 		}
 		limit := c.memory - (f.Device - simulateCheckpointed(t, c.model, c.batch, f.Expression).Peak.Reserved)
-		run := func(set []parallel.Block, steps int) *caching.Result {
-			sim, err := bound.simulateOnce(Step{Plan: parallel.Plan{Checkpoint: namesOf(set)}, MemoryLimit: limit, steps: steps})
+		run := func(set []program.Block, steps int) *caching.Result {
+			sim, err := bound.simulateOnce(Step{Plan: program.Plan{Checkpoint: namesOf(set)}, MemoryLimit: limit, steps: steps})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,9 +156,9 @@ func TestWays(t *testing.T) {
 		t.Errorf("the first is %+v, in order: %v", ways[0], inOrder)
 	}
 	alone := map[string]Step{
-		"": {}, "--checkpoint blocks": {Plan: parallel.Plan{Checkpoint: parallel.Blocks}},
-		"--gpus 4 --parallel fsdp --meta-device": {Plan: parallel.Plan{GPUs: 4, Parallel: parallel.FSDP, MetaDevice: true}},
-		"--gpus 8 --parallel zero1":              {Plan: parallel.Plan{GPUs: 8, Parallel: parallel.ZeRO1}},
+		"": {}, "--checkpoint blocks": {Plan: program.Plan{Checkpoint: program.Blocks}},
+		"--gpus 4 --parallel fsdp --meta-device": {Plan: program.Plan{GPUs: 4, Parallel: program.FSDP, MetaDevice: true}},
+		"--gpus 8 --parallel zero1":              {Plan: program.Plan{GPUs: 8, Parallel: program.ZeRO1}},
 	}
 	for _, w := range ways {
 		if w.Error != "" || w.Fits != (w.Need <= memory) || w.By != "safe_bytes" {
@@ -344,7 +344,7 @@ func simulateCheckpointed(t *testing.T, model string, batch int64, expression st
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: expression}})
+	sim, err := bound.Simulate(Step{Plan: program.Plan{Checkpoint: expression}})
 	if err != nil {
 		t.Fatal(err)
 	}

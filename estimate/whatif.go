@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -32,7 +31,7 @@ type trial struct {
 }
 
 // shared are the ways of many GPUs to share a step that are worth trying.
-var shared = []string{parallel.ZeRO1, parallel.FSDP}
+var shared = []string{program.ZeRO1, program.FSDP}
 
 // A tried is what a model has that decides which changes are worth trying.
 type tried struct {
@@ -62,7 +61,7 @@ func trials(opt Options, s Step, of tried) (ts []trial) {
 		}
 	}
 	if !s.Infer && s.Checkpoint == "" && of.blocks {
-		add("--checkpoint blocks", func(s *Step) { s.Checkpoint = parallel.Blocks })
+		add("--checkpoint blocks", func(s *Step) { s.Checkpoint = program.Blocks })
 	}
 	if !s.Infer && s.GPUs < 2 && of.blocks {
 		for _, scheme := range shared {
@@ -113,7 +112,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 		images: slices.ContainsFunc(m.Graph.Inputs,
 			func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 }),
 		convolutions: slices.ContainsFunc(p.Calls, func(c program.Call) bool { return program.Of(c.Op).Is(program.WeightSum) }),
-		blocks:       slices.Contains(parallel.Repeated(p), true),
+		blocks:       slices.Contains(program.Repeated(p), true),
 	})
 	out := make([]Variant, len(ts))
 	b.each(len(ts), func(i int) { out[i] = b.try(m, opt, ts[i]) })

@@ -19,7 +19,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/estimate/torch"
@@ -97,15 +96,15 @@ func asked(rng *rand.Rand) (estimate.Options, *estimate.Step) {
 		DropOutput: rng.IntN(8) == 0, Accumulate: max(0, rng.IntN(16)-13), Benchmark: rng.IntN(8) == 0,
 	}}
 	if rng.IntN(3) == 0 {
-		s.Plan = parallel.Plan{Freeze: seldom(pick(".", "0|1")), Checkpoint: seldom(parallel.Blocks),
+		s.Plan = program.Plan{Freeze: seldom(pick(".", "0|1")), Checkpoint: seldom(program.Blocks),
 			LoRA: seldom("r=8,targets=."), Compile: rng.IntN(8) == 0, MetaDevice: rng.IntN(16) == 0}
 		if rng.IntN(2) == 0 {
-			s.Plan.GPUs, s.Plan.Parallel = 2<<rng.IntN(6), pick(parallel.Schemes...)
+			s.Plan.GPUs, s.Plan.Parallel = 2<<rng.IntN(6), pick(program.Schemes...)
 			switch s.Plan.Parallel {
-			case parallel.FSDP:
-				s.Plan.Shard, s.Plan.NoReshard = seldom(pick(parallel.Blocks, parallel.Whole)), rng.IntN(4) == 0
-				s.Plan.ParamDType, s.Plan.ReduceDType = seldom(pick(parallel.DTypes...)), seldom(pick(parallel.DTypes...))
-			case parallel.DDP:
+			case program.FSDP:
+				s.Plan.Shard, s.Plan.NoReshard = seldom(pick(program.Blocks, program.Whole)), rng.IntN(4) == 0
+				s.Plan.ParamDType, s.Plan.ReduceDType = seldom(pick(program.DTypes...)), seldom(pick(program.DTypes...))
+			case program.DDP:
 				s.Plan.View, s.Plan.Bucket = rng.IntN(4) == 0, int64(rng.IntN(3))<<20
 			}
 		}
@@ -284,7 +283,7 @@ func sameShape(x module.Tensor, t shape.Type) string {
 }
 
 // sound says what of a report cannot be. So many bytes of the weights are of float64.
-func sound(r *estimate.Report, plan parallel.Plan, doubles int64) string {
+func sound(r *estimate.Report, plan program.Plan, doubles int64) string {
 	sizes := map[string]int64{
 		"parameters": r.Parameters.Bytes, "parameters' count": r.Parameters.Count, "buffers": r.Buffers.Bytes,
 		"constants": r.Constants.Bytes, "activations": r.Activations.Forward, "with backward": r.Activations.WithBackward,
@@ -321,7 +320,7 @@ func sound(r *estimate.Report, plan parallel.Plan, doubles int64) string {
 		// The program takes float64 parameters for float32. FSDP has a part of them on each GPU.
 		counted := min(r.Parameters.Bytes-min(doubles, r.Parameters.Bytes)/2, 4*r.Parameters.Count)
 		whole := r.Settings.Precision == torch.FP32 && r.OOM == nil && slices.Contains(
-			[]string{"", parallel.DDP, parallel.ZeRO1}, plan.Parallel)
+			[]string{"", program.DDP, program.ZeRO1}, plan.Parallel)
 		parameters := p.ByCategory[timeline.Parameter.String()]
 		switch held := parameters + p.ByCategory[timeline.Buffer.String()]; {
 		case sum != p.Allocated:

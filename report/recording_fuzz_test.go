@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/recording"
 )
 
@@ -155,7 +155,7 @@ func executeRecording(rng *rand.Rand, raw []byte) (wrong string, ran bool) {
 		}
 	}()
 	opt, step := asked(rng)
-	step.Plan = parallel.Plan{}
+	step.Plan = program.Plan{}
 	opt.Step = step
 	form := rng.IntN(len(forms))
 	var first []byte

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/gpu"
@@ -219,7 +219,7 @@ func patternValue(value *string) *checkedText {
 		if s == "" {
 			return "", errors.New("an empty regular expression matches everything, want one that says what")
 		}
-		return s, parallel.CheckPattern(s)
+		return s, program.CheckPattern(s)
 	}}
 }
 
@@ -229,7 +229,7 @@ func loraValue(value *string) *checkedText {
 		if s == "" {
 			return "", errors.New("no settings, want some such as r=16,targets='q_proj|v_proj'")
 		}
-		_, err := parallel.ParseLoRA(s)
+		_, err := program.ParseLoRA(s)
 		return s, err
 	}}
 }

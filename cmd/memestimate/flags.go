@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
 )
 
@@ -159,7 +159,7 @@ func (r *stepFlags) parallelRows() []flagRow {
 	return []flagRow{
 		{"gpus", use, &p.GPUs,
 			"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own"},
-		{"parallel", use, &oneOf{"parallel", &p.Parallel, parallel.NamedSchemes},
+		{"parallel", use, &oneOf{"parallel", &p.Parallel, program.NamedSchemes},
 			"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2);\n" +
 				"recordings have zero2, zero3 (DeepSpeed), tp (parallelize_module) and pp (a pipeline), an ONNX graph does not"},
 		{"bucket-cap", use, &r.bucket, "DDP's bucket_cap_mb as a size such as 100MiB"},
@@ -170,9 +170,9 @@ func (r *stepFlags) parallelRows() []flagRow {
 			"fully_shard around the modules whose whole name this matches, or around the model's repeated\n" +
 				"blocks: blocks (default where there are some), or around the model alone: none"},
 		{"reshard-after-forward", use, &r.reshard, "fully_shard's setting of that name"},
-		{"param-dtype", use, &oneOf{"param-dtype", &p.ParamDType, parallel.DTypes},
+		{"param-dtype", use, &oneOf{"param-dtype", &p.ParamDType, program.DTypes},
 			"FSDP2's MixedPrecisionPolicy, param_dtype: bf16, ..."},
-		{"reduce-dtype", use, &oneOf{"reduce-dtype", &p.ReduceDType, parallel.DTypes},
+		{"reduce-dtype", use, &oneOf{"reduce-dtype", &p.ReduceDType, program.DTypes},
 			"its reduce_dtype; that of --param-dtype where it is left out"},
 		{"meta-device", use, &p.MetaDevice,
 			"the model is made on the meta device and sharded there, so that no GPU ever holds all of it"},

@@ -29,8 +29,7 @@ estimate/recover: estimate/recover/dialect onnxload estimate/shape estimate/reco
 estimate/recover/recovertest: estimate/recover estimate/recover/dialect onnxload estimate/shape estimate/recover/module estimate/program estimate/recover/lifetime
 estimate/torch: estimate/program estimate/recover/lifetime simulate/timeline simulate/gpu simulate/kernels
 simulate/caching: simulate/timeline
-estimate/program/parallel: estimate/program
-estimate: estimate/program/parallel onnxload estimate/shape estimate/recover/module estimate/program estimate/recover estimate/recover/dialect simulate/timeline estimate/torch simulate/caching simulate/gpu simulate/kernels recording estimate/recover/lifetime
+estimate: onnxload estimate/shape estimate/recover/module estimate/program estimate/recover estimate/recover/dialect simulate/timeline estimate/torch simulate/caching simulate/gpu simulate/kernels recording estimate/recover/lifetime
 snapshot: simulate/timeline
 snapshot/replay: snapshot simulate/timeline simulate/caching
 snapshot/compare: estimate simulate/timeline simulate/gpu snapshot

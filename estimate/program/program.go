@@ -1,5 +1,6 @@
-// Package aten holds Programs: a model's forward pass as calls of ATen operators on values, in PyTorch's order, and
-// what is said of each operator. It knows neither where a program comes from nor what running it takes.
+// Package program holds Programs: a model's forward pass as calls of ATen operators on values, in PyTorch's order, and
+// what is said of each operator. A Plan changes one: parameters frozen, modules checkpointed, adapters, several GPUs. It
+// knows neither where a program comes from nor what running it takes.
 package program
 
 import (

@@ -1,4 +1,4 @@
-package parallel
+package program
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // LoRA says which linear layers have an adapter of low rank, as peft's LoraConfig does.
@@ -92,7 +90,7 @@ var settings = map[string]func(l *LoRA, value string) error{
 		return err
 	},
 	"bias": func(l *LoRA, value string) error { return among(&l.Bias, value, Biases) },
-	"base": func(l *LoRA, value string) error { return among(&l.Base, value, program.Stored[1:]) },
+	"base": func(l *LoRA, value string) error { return among(&l.Base, value, Stored[1:]) },
 }
 
 func among(to *string, value string, names []string) error {
@@ -113,13 +111,13 @@ func (l LoRA) targeted() *regexp.Regexp {
 // A layer is one call of a linear layer.
 type layer struct {
 	first, last int32 // its calls: a Conv1D of transformers looks at its input and its result as matrices
-	weight      program.ValueID
-	in, out     program.ValueID
+	weight      ValueID
+	in, out     ValueID
 	wide, high  int64 // features in and out
 }
 
 // linearAt returns the linear layer whose product call i is.
-func linearAt(p *program.Program, i int32) (l layer, ok bool) {
+func linearAt(p *Program, i int32) (l layer, ok bool) {
 	c := &p.Calls[i]
 	l = layer{first: i, last: i, out: c.Out[0]}
 	switch {
@@ -134,11 +132,11 @@ func linearAt(p *program.Program, i int32) (l layer, ok bool) {
 	default:
 		return l, false
 	}
-	if l.weight == program.NoValue || l.in == program.NoValue || l.out == program.NoValue {
+	if l.weight == NoValue || l.in == NoValue || l.out == NoValue {
 		return l, false
 	}
 	w := &p.Values[l.weight]
-	if w.Kind != program.Parameter || len(w.Shape) != 2 {
+	if w.Kind != Parameter || len(w.Shape) != 2 {
 		return l, false
 	}
 	l.wide, l.high = w.Shape[1], w.Shape[0]
@@ -150,13 +148,13 @@ func linearAt(p *program.Program, i int32) (l layer, ok bool) {
 
 // adapt gives the targeted layers their adapters: Linear.forward of peft/tuners/lora/layer.py, one adapter, not
 // merged.
-func (l LoRA) adapt(prog *program.Program) error {
+func (l LoRA) adapt(prog *Program) error {
 	targeted := l.targeted()
 	old := prog.Calls
-	prog.Calls = make([]program.Call, 0, len(old)+len(old)/4)
+	prog.Calls = make([]Call, 0, len(old)+len(old)/4)
 	prog.Values, prog.Scopes = slices.Clone(prog.Values), slices.Clone(prog.Scopes)
-	a := adapters{LoRA: l, prog: prog, pairs: map[program.ValueID][2]program.ValueID{}}
-	a.scaling = prog.Add(program.Value{Kind: program.Number, DType: program.Float32})
+	a := adapters{LoRA: l, prog: prog, pairs: map[ValueID][2]ValueID{}}
+	a.scaling = prog.Add(Value{Kind: Number, DType: Float32})
 	someLinear, from := "", int32(0)
 	base := *prog
 	base.Calls = old
@@ -194,7 +192,7 @@ func (l LoRA) adapt(prog *program.Program) error {
 }
 
 // otherTarget returns a module among the targets that has parameters and is no linear layer, "" where there is none.
-func otherTarget(p *program.Program, targeted *regexp.Regexp) string {
+func otherTarget(p *Program, targeted *regexp.Regexp) string {
 	linear := map[string]bool{}
 	for i := range p.Calls {
 		if y, ok := linearAt(p, int32(i)); ok {
@@ -203,7 +201,7 @@ func otherTarget(p *program.Program, targeted *regexp.Regexp) string {
 	}
 	for _, id := range p.State {
 		v := &p.Values[id]
-		if m := moduleOf(v.Name); v.Kind == program.Parameter && m != "" && !linear[m] && targeted.MatchString(m) {
+		if m := moduleOf(v.Name); v.Kind == Parameter && m != "" && !linear[m] && targeted.MatchString(m) {
 			return m
 		}
 	}
@@ -218,27 +216,27 @@ func moduleOf(parameter string) string {
 // adapters are what adapt has made so far.
 type adapters struct {
 	LoRA
-	prog *program.Program
+	prog *Program
 	// A and B, by the weight beside them: a module that is called twice has one pair
-	pairs   map[program.ValueID][2]program.ValueID
-	scaling program.ValueID
+	pairs   map[ValueID][2]ValueID
+	scaling ValueID
 }
 
 // call appends the calls of a layer with its adapter, which are in a module of their own.
-func (a *adapters) call(base []program.Call, y layer, module string) {
+func (a *adapters) call(base []Call, y layer, module string) {
 	p := a.prog
 	scope := base[0].Scope
 	if p.Scopes[scope].Name != module {
-		p.Scopes = append(p.Scopes, program.Scope{Name: module, Class: "lora.Linear", Parent: scope})
+		p.Scopes = append(p.Scopes, Scope{Name: module, Class: "lora.Linear", Parent: scope})
 		scope = int32(len(p.Scopes) - 1)
 	}
 	pair, ok := a.pairs[y.weight]
 	if !ok {
-		adapter := func(name string, shape ...int64) program.ValueID {
-			return p.Add(program.Value{Name: module + name, Kind: program.Parameter, DType: program.Float32, Shape: shape, Full: true})
+		adapter := func(name string, shape ...int64) ValueID {
+			return p.Add(Value{Name: module + name, Kind: Parameter, DType: Float32, Shape: shape, Full: true})
 		}
 		r := int64(a.Rank)
-		pair = [2]program.ValueID{adapter(lowRankA, r, y.wide), adapter(lowRankB, y.high, r)}
+		pair = [2]ValueID{adapter(lowRankA, r, y.wide), adapter(lowRankB, y.high, r)}
 		a.pairs[y.weight] = pair
 	}
 	for _, c := range base {
@@ -248,36 +246,36 @@ func (a *adapters) call(base []program.Call, y layer, module string) {
 	like := base[len(base)-1]
 	shape := p.Values[y.out].Shape
 	narrow := append(slices.Clone(shape[:len(shape)-1]), int64(a.Rank))
-	result := p.Add(program.Value{DType: program.Float32, Shape: shape})
+	result := p.Add(Value{DType: Float32, Shape: shape})
 	last := &p.Calls[len(p.Calls)-1]
 	last.Out = slices.Clone(last.Out)
 	last.Out[0] = result
-	do := func(op string, args *program.Args, shape []int64, in ...program.ValueID) program.ValueID {
-		out := p.Add(program.Value{DType: program.Float32, Shape: shape})
+	do := func(op string, args *Args, shape []int64, in ...ValueID) ValueID {
+		out := p.Add(Value{DType: Float32, Shape: shape})
 		c := like // its layer, origin and lines
-		c.Op, c.In, c.Out, c.Args, c.Scope = op, in, []program.ValueID{out}, args, scope
+		c.Op, c.In, c.Out, c.Args, c.Scope = op, in, []ValueID{out}, args, scope
 		p.Calls = append(p.Calls, c)
 		return out
 	}
-	if a.Base == program.Stored[program.NF4] { // bnb.py's Linear4bit: a view of the result must not be changed
-		result = do("clone", program.Plain, shape, result)
+	if a.Base == Stored[NF4] { // bnb.py's Linear4bit: a view of the result must not be changed
+		result = do("clone", Plain, shape, result)
 	}
-	x := do("type_as", program.Plain, p.Values[y.in].Shape, y.in, pair[0]) // _cast_input_dtype
+	x := do("type_as", Plain, p.Values[y.in].Shape, y.in, pair[0]) // _cast_input_dtype
 	d := x
 	if a.Dropout > 0 { // else it is an nn.Identity
-		d = do("dropout", &program.Args{P: a.Dropout, Train: true}, p.Values[y.in].Shape, x)
+		d = do("dropout", &Args{P: a.Dropout, Train: true}, p.Values[y.in].Shape, x)
 	}
-	down := do("linear", program.Plain, narrow, d, pair[0])
-	up := do("linear", program.Plain, shape, down, pair[1])
-	scaled := do("mul", program.Plain, shape, up, a.scaling)
+	down := do("linear", Plain, narrow, d, pair[0])
+	up := do("linear", Plain, shape, down, pair[1])
+	scaled := do("mul", Plain, shape, up, a.scaling)
 	if a.Base != "" {
-		scaled = do("type_as", program.Plain, shape, scaled, result) // output.to(expected_dtype)
-		do("add", program.Plain, shape, result, scaled)
+		scaled = do("type_as", Plain, shape, scaled, result) // output.to(expected_dtype)
+		do("add", Plain, shape, result, scaled)
 	} else {
 		// result.to(torch_result_dtype); the name x has its value until the forward returns
-		do("to_compute", program.Plain, shape, do("add", program.Plain, shape, result, scaled), x)
+		do("to_compute", Plain, shape, do("add", Plain, shape, result, scaled), x)
 	}
-	p.Calls[len(p.Calls)-1].Out = []program.ValueID{y.out} // which others read
+	p.Calls[len(p.Calls)-1].Out = []ValueID{y.out} // which others read
 }
 
 // What peft names the parameters of an adapter, after its module.
@@ -294,9 +292,9 @@ func isAdapter(parameter string) bool {
 func (a *adapters) freeze() {
 	for _, id := range a.prog.State {
 		v := &a.prog.Values[id]
-		v.Frozen = v.Kind == program.Parameter
+		v.Frozen = v.Kind == Parameter
 		if v.Frozen && strings.HasSuffix(v.Name, "bias") {
-			beside := slices.ContainsFunc(a.prog.State, func(w program.ValueID) bool {
+			beside := slices.ContainsFunc(a.prog.State, func(w ValueID) bool {
 				_, ok := a.pairs[w]
 				return ok && moduleOf(a.prog.Values[w].Name) == moduleOf(v.Name)
 			})
@@ -308,16 +306,16 @@ func (a *adapters) freeze() {
 // requireInputGrads is PreTrainedModel.enable_input_require_grads, which gradient_checkpointing_enable calls where a
 // model has adapters (transformers/modeling_utils.py, peft_model.py): a hook on the embedding of the tokens, whose
 // result is then a leaf, so that checkpointed blocks have an argument with a gradient.
-func requireInputGrads(prog *program.Program) {
-	ids := map[program.ValueID]bool{}
+func requireInputGrads(prog *Program) {
+	ids := map[ValueID]bool{}
 	for _, id := range prog.Inputs {
 		ids[id] = true
 	}
 	for i := range prog.Calls {
 		switch c := &prog.Calls[i]; {
-		case program.Of(c.Op).Is(program.Look) && ids[c.In[0]]:
+		case Of(c.Op).Is(Look) && ids[c.In[0]]:
 			ids[c.Out[0]] = true
-		case program.Of(c.Op).Is(program.Table) && ids[c.In[1]]:
+		case Of(c.Op).Is(Table) && ids[c.In[1]]:
 			prog.Values[c.Out[0]].Leaf = true // adapt has cloned them
 		}
 	}
@@ -326,7 +324,7 @@ func requireInputGrads(prog *program.Program) {
 // register makes the adapters part of the model: peft makes them once the model is on the GPU, module by module.
 func (a *adapters) register() {
 	p := a.prog
-	params := make([]program.ValueID, 0, len(p.Params)+2*len(a.pairs))
+	params := make([]ValueID, 0, len(p.Params)+2*len(a.pairs))
 	p.State = slices.Clip(p.State)
 	for _, id := range p.Params {
 		params = append(params, id)
@@ -343,30 +341,30 @@ func (a *adapters) register() {
 // other parameters are float32: prepare_model_for_kbit_training of peft/utils/other.py.
 func (a *adapters) store() {
 	p := a.prog
-	last := program.NoValue
-	elsewhere := map[program.ValueID]bool{} // read by what is no linear layer
-	var linear []program.ValueID
+	last := NoValue
+	elsewhere := map[ValueID]bool{} // read by what is no linear layer
+	var linear []ValueID
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		weight := program.NoValue
-		if c.Op == "linear" && p.Values[c.In[1]].Kind == program.Parameter && !p.Values[c.In[1]].Full {
+		weight := NoValue
+		if c.Op == "linear" && p.Values[c.In[1]].Kind == Parameter && !p.Values[c.In[1]].Full {
 			weight = c.In[1]
 			linear, last = append(linear, weight), weight
 		}
 		for _, v := range c.In {
-			if v != program.NoValue && v != weight {
+			if v != NoValue && v != weight {
 				elsewhere[v] = true
 			}
 		}
 	}
-	base := program.Storage(slices.Index(program.Stored[:], a.Base))
+	base := Storage(slices.Index(Stored[:], a.Base))
 	for _, v := range linear {
 		if v != last && !elsewhere[v] {
 			p.Values[v].Stored = base
 		}
 	}
 	for _, id := range p.State {
-		if v := &p.Values[id]; v.Kind == program.Parameter && v.Stored == program.AsIs {
+		if v := &p.Values[id]; v.Kind == Parameter && v.Stored == AsIs {
 			v.Full = true
 		}
 	}

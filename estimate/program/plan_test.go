@@ -1,24 +1,22 @@
-package parallel
+package program
 
 import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // program is a stem, two numbered blocks of a layer each, and a head.
-func prog2() *program.Program {
-	p := &program.Program{Scopes: []program.Scope{{Parent: -1}, {Name: "stem", Parent: 0}, {Name: "h", Parent: 0},
+func prog2() *Program {
+	p := &Program{Scopes: []Scope{{Parent: -1}, {Name: "stem", Parent: 0}, {Name: "h", Parent: 0},
 		{Name: "h.0", Parent: 2}, {Name: "h.0.fc", Parent: 3}, {Name: "h.1", Parent: 2}, {Name: "h.1.fc", Parent: 5},
 		{Name: "head", Parent: 0}}}
 	for i, s := range []int32{1, 4, 3, 6, 5, 7} {
-		p.Calls = append(p.Calls, program.Call{Op: "relu", In: []program.ValueID{program.ValueID(i + 1)},
-			Out: []program.ValueID{program.ValueID(i + 2)}, Scope: s})
+		p.Calls = append(p.Calls, Call{Op: "relu", In: []ValueID{ValueID(i + 1)},
+			Out: []ValueID{ValueID(i + 2)}, Scope: s})
 	}
 	for _, name := range []string{"stem.weight", "h.0.fc.weight", "h.1.fc.weight", "head.weight"} {
-		p.State = append(p.State, p.Add(program.Value{Name: name, Kind: program.Parameter, DType: program.Float32}))
+		p.State = append(p.State, p.Add(Value{Name: name, Kind: Parameter, DType: Float32}))
 	}
 	return p
 }
@@ -50,7 +48,7 @@ func TestFreeze(t *testing.T) {
 }
 
 func TestCheckpoint(t *testing.T) {
-	want := []program.Span{{First: 1, Last: 2}, {First: 3, Last: 4}}
+	want := []Span{{First: 1, Last: 2}, {First: 3, Last: 4}}
 	for _, expr := range []string{Blocks, `h\.\d`, `h\.0|h\.1`} {
 		out, err := Plan{Checkpoint: expr}.Apply(prog2())
 		if err != nil || !slices.Equal(out.Checkpoints, want) {
@@ -60,7 +58,7 @@ func TestCheckpoint(t *testing.T) {
 }
 
 func TestCheckpointsWithinOthers(t *testing.T) {
-	want := []program.Span{{First: 1, Last: 2}, {First: 1, Last: 1}, {First: 3, Last: 4}}
+	want := []Span{{First: 1, Last: 2}, {First: 1, Last: 1}, {First: 3, Last: 4}}
 	out, err := Plan{Checkpoint: `h\.\d|h\.0\.fc`}.Apply(prog2())
 	if err != nil || !slices.Equal(out.Checkpoints, want) {
 		t.Errorf("spans %v, %v, want that of the outer module before the one within it, %v", out, err, want)
@@ -103,7 +101,7 @@ func TestGroups(t *testing.T) {
 		prog.Params = prog.State
 		for i := range prog.Calls { // the weights are the first values, which calls of these modules read
 			if k := slices.Index([]int32{1, 4, 6, 7}, prog.Calls[i].Scope); k >= 0 {
-				prog.Calls[i].In = []program.ValueID{prog.State[k]}
+				prog.Calls[i].In = []ValueID{prog.State[k]}
 			} else {
 				prog.Calls[i].In = nil
 			}
@@ -142,7 +140,7 @@ func TestGroups(t *testing.T) {
 
 func TestFirstBlocks(t *testing.T) {
 	out, err := Plan{Checkpoint: "blocks:1"}.Apply(prog2())
-	if want := []program.Span{{First: 1, Last: 2}}; err != nil || !slices.Equal(out.Checkpoints, want) {
+	if want := []Span{{First: 1, Last: 2}}; err != nil || !slices.Equal(out.Checkpoints, want) {
 		t.Errorf("%v, %v, want %v", out, err, want)
 	}
 	if _, err := (Plan{Checkpoint: "blocks:0"}).Apply(prog2()); err == nil {
@@ -151,24 +149,24 @@ func TestFirstBlocks(t *testing.T) {
 }
 
 func TestFLOPs(t *testing.T) {
-	p := &program.Program{}
-	value := func(shape ...int64) program.ValueID {
-		return p.Add(program.Value{DType: program.Float32, Shape: shape})
+	p := &Program{}
+	value := func(shape ...int64) ValueID {
+		return p.Add(Value{DType: Float32, Shape: shape})
 	}
 	for _, c := range []struct {
 		op   string
-		in   []program.ValueID
-		out  program.ValueID
+		in   []ValueID
+		out  ValueID
 		want float64
 	}{
-		{"linear", []program.ValueID{value(2, 3), value(5, 3)}, value(2, 5), 2 * 2 * 5 * 3},
-		{"addmm", []program.ValueID{value(5), value(2, 3), value(3, 5)}, value(2, 5), 2 * 2 * 5 * 3},
-		{"conv", []program.ValueID{value(1, 4, 8, 8), value(6, 2, 3, 3)}, value(1, 6, 8, 8), 2 * 6 * 64 * 2 * 9},
-		{"sdpa", []program.ValueID{value(1, 2, 7, 4), value(1, 2, 9, 4), value(1, 2, 9, 4)}, value(1, 2, 7, 4),
+		{"linear", []ValueID{value(2, 3), value(5, 3)}, value(2, 5), 2 * 2 * 5 * 3},
+		{"addmm", []ValueID{value(5), value(2, 3), value(3, 5)}, value(2, 5), 2 * 2 * 5 * 3},
+		{"conv", []ValueID{value(1, 4, 8, 8), value(6, 2, 3, 3)}, value(1, 6, 8, 8), 2 * 6 * 64 * 2 * 9},
+		{"sdpa", []ValueID{value(1, 2, 7, 4), value(1, 2, 9, 4), value(1, 2, 9, 4)}, value(1, 2, 7, 4),
 			2 * 2 * (2 * 7 * 9 * 4)},
-		{"relu", []program.ValueID{value(9)}, value(9), 0},
+		{"relu", []ValueID{value(9)}, value(9), 0},
 	} {
-		p.Calls = []program.Call{{Op: c.op, In: c.in, Out: []program.ValueID{c.out}, Args: program.Plain}}
+		p.Calls = []Call{{Op: c.op, In: c.in, Out: []ValueID{c.out}, Args: Plain}}
 		if got := FLOPs(p, 0, 0); got != c.want {
 			t.Errorf("%s: %v, want %v", c.op, got, c.want)
 		}

@@ -1,9 +1,7 @@
-package parallel
+package program
 
 import (
 	"slices"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // Whole stands for no module at all: the model is sharded as one.
@@ -11,7 +9,7 @@ const Whole = "none"
 
 // groups says which parameters fully_shard keeps together: those that only the calls of one wrapped module read, and
 // all others, which are the model's.
-func (p Plan) groups(prog *program.Program) ([]program.Group, error) {
+func (p Plan) groups(prog *Program) ([]Group, error) {
 	marked := make([]bool, len(prog.Scopes))
 	switch p.Shard {
 	case Whole:
@@ -26,19 +24,19 @@ func (p Plan) groups(prog *program.Program) ([]program.Group, error) {
 		}
 	}
 	of := map[int32]int{} // by scope
-	var groups []program.Group
+	var groups []Group
 	for _, span := range spansOf(prog, marked) {
 		s := within(prog, prog.Calls[span.First].Scope, marked)
 		k, ok := of[s]
 		if !ok {
 			k = len(groups)
 			of[s] = k
-			groups = append(groups, program.Group{})
+			groups = append(groups, Group{})
 		}
 		groups[k].Spans = append(groups[k].Spans, span)
 	}
 	root := len(groups)
-	groups = append(groups, program.Group{})
+	groups = append(groups, Group{})
 	reader := make([]int, len(prog.Values)) // one more than the group
 	at := make([]int, len(prog.Calls))
 	for i := range at {
@@ -53,7 +51,7 @@ func (p Plan) groups(prog *program.Program) ([]program.Group, error) {
 	}
 	for i := range prog.Calls {
 		for _, v := range prog.Calls[i].In {
-			if v == program.NoValue || prog.Values[v].Kind != program.Parameter {
+			if v == NoValue || prog.Values[v].Kind != Parameter {
 				continue
 			}
 			if reader[v] == 0 {

@@ -1,6 +1,4 @@
-// Package parallel turns the Program of a plain training step into that of the step which people run: with some
-// parameters frozen, some modules checkpointed, some GPUs beside it. It knows no tensors and runs nothing.
-package parallel
+package program
 
 import (
 	"errors"
@@ -10,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // A Plan says how a step departs from the plain one. The zero Plan is the plain step.
@@ -48,7 +44,7 @@ type Plan struct {
 var Schemes = []string{DDP, ZeRO1, FSDP}
 
 // onlyRecorded are the schemes that a recording answers and a graph does not: DeepSpeed's, parallelize_module, a
-// pipeline. They cut a model where the program says, and a graph does not have the program.
+// pipeline. They cut a model where the program says, and a graph does not have the
 var onlyRecorded = []string{"zero2", "zero3", "tp", "pp"}
 
 // NamedSchemes are the schemes that users may name: Check says of some that a recording answers them.
@@ -138,7 +134,7 @@ func (p Plan) Check() error {
 
 // Apply returns the program of the planned step, prog itself where nothing changes. A regular expression that matches
 // nothing is an error, since the answer would be that of another question.
-func (p Plan) Apply(prog *program.Program) (*program.Program, error) {
+func (p Plan) Apply(prog *Program) (*Program, error) {
 	if err := p.Check(); err != nil || p.Plain() {
 		return prog, err
 	}
@@ -176,13 +172,13 @@ func (p Plan) Apply(prog *program.Program) (*program.Program, error) {
 }
 
 // freeze marks the parameters that do not train. The expressions match anywhere in a name, as re.search does.
-func (p Plan) freeze(prog *program.Program) error {
+func (p Plan) freeze(prog *Program) error {
 	prog.Values = slices.Clone(prog.Values)
 	only, not := regexp.MustCompile(p.TrainOnly), regexp.MustCompile(p.Freeze) // Check has seen them
 	matched := [2]int{}
 	for _, id := range prog.State {
 		v := &prog.Values[id]
-		if v.Kind != program.Parameter {
+		if v.Kind != Parameter {
 			continue
 		}
 		if only.MatchString(v.Name) {
@@ -203,9 +199,9 @@ func (p Plan) freeze(prog *program.Program) error {
 	return nil
 }
 
-func firstParameter(prog *program.Program) string {
+func firstParameter(prog *Program) string {
 	for _, id := range prog.State {
-		if v := &prog.Values[id]; v.Kind == program.Parameter {
+		if v := &prog.Values[id]; v.Kind == Parameter {
 			return v.Name
 		}
 	}
@@ -213,7 +209,7 @@ func firstParameter(prog *program.Program) string {
 }
 
 // checkpointed returns, by scope, which modules are wrapped.
-func (p Plan) checkpointed(prog *program.Program) ([]bool, error) {
+func (p Plan) checkpointed(prog *Program) ([]bool, error) {
 	if first, ok := firstBlocks(p.Checkpoint); ok {
 		modules := Repeated(prog)
 		keepFirst(prog, modules, first)
@@ -237,7 +233,7 @@ func firstBlocks(expr string) (n int, ok bool) {
 }
 
 // keepFirst takes the mark from all modules but the first n, in the order of their calls.
-func keepFirst(prog *program.Program, marked []bool, n int) {
+func keepFirst(prog *Program, marked []bool, n int) {
 	seen := map[int32]bool{}
 	for i := range prog.Calls {
 		if s := within(prog, prog.Calls[i].Scope, marked); s >= 0 && !seen[s] {
@@ -249,7 +245,7 @@ func keepFirst(prog *program.Program, marked []bool, n int) {
 }
 
 // wrapped is modulesNamed where a module within another is not simulated.
-func wrapped(prog *program.Program, what, expr string) ([]bool, error) {
+func wrapped(prog *Program, what, expr string) ([]bool, error) {
 	modules, err := modulesNamed(prog, what, expr)
 	for i := range modules {
 		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
@@ -262,7 +258,7 @@ func wrapped(prog *program.Program, what, expr string) ([]bool, error) {
 }
 
 // modulesNamed marks, by scope, the modules whose whole name an expression matches.
-func modulesNamed(prog *program.Program, what, expr string) ([]bool, error) {
+func modulesNamed(prog *Program, what, expr string) ([]bool, error) {
 	whole := regexp.MustCompile(`\A(?:` + expr + `)\z`)
 	modules, found := make([]bool, len(prog.Scopes)), false
 	for i := range prog.Scopes {
@@ -275,7 +271,7 @@ func modulesNamed(prog *program.Program, what, expr string) ([]bool, error) {
 	return modules, nil
 }
 
-func anyModule(prog *program.Program) (name string) {
+func anyModule(prog *Program) (name string) {
 	for i := range prog.Scopes {
 		if prog.Scopes[i].Name != "" {
 			name = prog.Scopes[i].Name
@@ -285,7 +281,7 @@ func anyModule(prog *program.Program) (name string) {
 }
 
 // within returns the scope among those marked that s is or is in, -1 for none.
-func within(prog *program.Program, s int32, marked []bool) int32 {
+func within(prog *Program, s int32, marked []bool) int32 {
 	for ; s >= 0; s = prog.Scopes[s].Parent {
 		if marked[s] {
 			return s
@@ -295,7 +291,7 @@ func within(prog *program.Program, s int32, marked []bool) int32 {
 }
 
 // spansOf returns the calls that each call of a marked module makes, those of one within another after its own.
-func spansOf(prog *program.Program, marked []bool) (spans []program.Span) {
+func spansOf(prog *Program, marked []bool) (spans []Span) {
 	type open struct {
 		scope int32
 		span  int
@@ -316,7 +312,7 @@ func spansOf(prog *program.Program, marked []bool) (spans []program.Span) {
 		now = now[:same]
 		for _, s := range around[same:] {
 			now = append(now, open{s, len(spans)})
-			spans = append(spans, program.Span{First: int32(i), Last: int32(i)})
+			spans = append(spans, Span{First: int32(i), Last: int32(i)})
 		}
 	}
 	return spans

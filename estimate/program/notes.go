@@ -1,10 +1,8 @@
-package parallel
+package program
 
 import (
 	"cmp"
 	"fmt"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // Words say in a few words each how the step departs from the plain one.
@@ -33,12 +31,12 @@ func (p Plan) Words() (words []string) {
 }
 
 // Notes say of a planned program what its report should: how figures come about, and which of them nobody has measured.
-func (p Plan) Notes(prog *program.Program) (info, unmeasured []string) {
+func (p Plan) Notes(prog *Program) (info, unmeasured []string) {
 	if l, _ := ParseLoRA(p.LoRA); l.Rank > 0 {
 		adapters, parameters := 0, int64(0)
 		for _, id := range prog.State {
 			if v := &prog.Values[id]; isAdapter(v.Name) {
-				adapters, parameters = adapters+1, parameters+program.Numel(v.Shape)
+				adapters, parameters = adapters+1, parameters+Numel(v.Shape)
 			}
 		}
 		info = append(info, fmt.Sprintf("%d adapters of %d parameters in all train, in float32: "+

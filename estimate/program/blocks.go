@@ -1,18 +1,16 @@
-package parallel
+package program
 
 import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // Repeated marks, by scope, the modules of which a model is a row: the layers of a transformer, the residual blocks of
 // a convolutional net. They are numbered ("h.3", "layer2.0", "encoder_layer_5"), have submodules with names of their
 // own, and a neighbour that has the same. A module without a neighbour is one too where it has the submodules that
 // others have: the only block of a stage. Of modules within each other the outer ones count.
-func Repeated(prog *program.Program) []bool {
+func Repeated(prog *Program) []bool {
 	n := len(prog.Scopes)
 	children := make([][]string, n)
 	busy := make([]bool, n) // some call is made within it
@@ -57,7 +55,7 @@ func Repeated(prog *program.Program) []bool {
 
 // nameChildren adds to the children of modules those that only names of parameters show: exports of modules with a
 // __call__ of their own, as the layers of transformers have, may not say what is called within them.
-func nameChildren(prog *program.Program, children [][]string) {
+func nameChildren(prog *Program, children [][]string) {
 	scopes := map[string]int{}
 	for i := range prog.Scopes {
 		if name := prog.Scopes[i].Name; name != "" {
@@ -67,7 +65,7 @@ func nameChildren(prog *program.Program, children [][]string) {
 	for _, id := range prog.State {
 		v := &prog.Values[id]
 		module := strings.LastIndexByte(v.Name, '.')
-		if v.Kind != program.Parameter || module < 0 {
+		if v.Kind != Parameter || module < 0 {
 			continue
 		}
 		for k, letter := range v.Name[:module] {

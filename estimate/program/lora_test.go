@@ -1,34 +1,32 @@
-package parallel
+package program
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // adaptable is a projection that is called twice, a norm, and a head.
-func adaptable() *program.Program {
-	p := &program.Program{Scopes: []program.Scope{{Parent: -1}, {Name: "h.0", Parent: 0}, {Name: "head", Parent: 0}}}
-	value := func(name string, kind program.ValueKind, shape ...int64) program.ValueID {
-		id := p.Add(program.Value{Name: name, Kind: kind, DType: program.Float32, Shape: shape})
-		if kind == program.Parameter {
+func adaptable() *Program {
+	p := &Program{Scopes: []Scope{{Parent: -1}, {Name: "h.0", Parent: 0}, {Name: "head", Parent: 0}}}
+	value := func(name string, kind ValueKind, shape ...int64) ValueID {
+		id := p.Add(Value{Name: name, Kind: kind, DType: Float32, Shape: shape})
+		if kind == Parameter {
 			p.State, p.Params = append(p.State, id), append(p.Params, id)
 		}
 		return id
 	}
-	w, b := value("h.0.q_proj.weight", program.Parameter, 6, 4), value("h.0.q_proj.bias", program.Parameter, 6)
-	norm, head := value("norm.weight", program.Parameter, 6), value("head.weight", program.Parameter, 9, 6)
-	x, y, z := value("x", program.InputValue, 2, 4), value("y", program.Activation, 2, 6), value("z", program.Activation, 2, 6)
-	n, o := value("n", program.Activation, 2, 6), value("o", program.Activation, 2, 9)
-	call := func(op string, scope int32, out program.ValueID, in ...program.ValueID) {
-		p.Calls = append(p.Calls, program.Call{Op: op, In: in, Out: []program.ValueID{out}, Args: program.Plain, Scope: scope})
+	w, b := value("h.0.q_proj.weight", Parameter, 6, 4), value("h.0.q_proj.bias", Parameter, 6)
+	norm, head := value("norm.weight", Parameter, 6), value("head.weight", Parameter, 9, 6)
+	x, y, z := value("x", InputValue, 2, 4), value("y", Activation, 2, 6), value("z", Activation, 2, 6)
+	n, o := value("n", Activation, 2, 6), value("o", Activation, 2, 9)
+	call := func(op string, scope int32, out ValueID, in ...ValueID) {
+		p.Calls = append(p.Calls, Call{Op: op, In: in, Out: []ValueID{out}, Args: Plain, Scope: scope})
 	}
 	call("linear", 1, y, x, w, b)
 	call("linear", 1, z, x, w, b)
 	call("mul", 0, n, z, norm)
 	call("linear", 2, o, n, head)
-	p.Inputs, p.Outputs = []program.ValueID{x}, []program.ValueID{o}
+	p.Inputs, p.Outputs = []ValueID{x}, []ValueID{o}
 	return p
 }
 
@@ -73,7 +71,7 @@ func TestLoRA(t *testing.T) {
 		if before := got.Calls[len(got.Calls)-3]; before.Out[0] != rest[0].In[0] {
 			t.Errorf("%s: what follows reads %d, the adapted layer makes %d", c.lora, rest[0].In[0], before.Out[0])
 		}
-		if stored := got.Values[got.Params[0]].Stored; (stored == program.NF4) != strings.HasSuffix(c.lora, "nf4") {
+		if stored := got.Values[got.Params[0]].Stored; (stored == NF4) != strings.HasSuffix(c.lora, "nf4") {
 			t.Errorf("%s: the weight is stored as %q", c.lora, stored)
 		}
 	}

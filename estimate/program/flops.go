@@ -1,10 +1,8 @@
-package parallel
-
-import "github.com/memestimate/memestimate/estimate/program"
+package program
 
 // FLOPs counts the multiplications and additions of the products, convolutions and attentions among calls first to
 // last; those of other operators are lost beside them.
-func FLOPs(p *program.Program, first, last int32) (sum float64) {
+func FLOPs(p *Program, first, last int32) (sum float64) {
 	for i := first; i <= last; i++ {
 		c := &p.Calls[i]
 		shape := func(k int) []int64 {
@@ -30,16 +28,16 @@ func FLOPs(p *program.Program, first, last int32) (sum float64) {
 		if len(c.Out) > 0 {
 			out = elements(p.Values[c.Out[0]].Shape)
 		}
-		switch o := program.Of(c.Op); {
-		case o.Is(program.RowSum):
+		switch o := Of(c.Op); {
+		case o.Is(RowSum):
 			sum += 2 * out * last(shape(0))
-		case o.Is(program.SecondRowSum):
+		case o.Is(SecondRowSum):
 			sum += 2 * out * last(shape(1))
-		case o.Is(program.WeightSum): // a weight of all inputs of a group for each output
+		case o.Is(WeightSum): // a weight of all inputs of a group for each output
 			if w := shape(1); len(w) > 1 {
 				sum += 2 * out * elements(w[1:])
 			}
-		case o.Is(program.Attention): // queries with keys, and weights with values
+		case o.Is(Attention): // queries with keys, and weights with values
 			if q, k := shape(0), shape(1); len(q) > 1 && len(k) > 1 {
 				sum += 4 * elements(q) * float64(k[len(k)-2])
 			}
@@ -56,7 +54,7 @@ type Block struct {
 
 // RepeatedBlocks returns the modules that Repeated marks, in the order of their first calls, with all FLOPs of the
 // forward pass.
-func RepeatedBlocks(p *program.Program) (blocks []Block, all float64) {
+func RepeatedBlocks(p *Program) (blocks []Block, all float64) {
 	marked := Repeated(p)
 	at := map[string]int{}
 	for _, span := range spansOf(p, marked) {

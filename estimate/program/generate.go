@@ -1,11 +1,9 @@
-package parallel
+package program
 
 import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // Operators that generating adds to a program; eager has their rows.
@@ -45,7 +43,7 @@ var ErrNoCache = errors.New("the graph shows no causal attention, whose keys and
 // attention join a cache before it, as few heads as there are. prog reads `from` tokens of each sample, by which it
 // knows dimensions that stand for tokens: no dimension of a weight may be that, nor that times the samples. A prompt of
 // 0 tokens is of as many.
-func Generating(prog *program.Program, prompt int64) (prefill, decode *program.Program, c Cache, err error) {
+func Generating(prog *Program, prompt int64) (prefill, decode *Program, c Cache, err error) {
 	p := clone(prog)
 	c = keepKeys(p)
 	if c.Layers == 0 || len(p.Outputs) == 0 || len(p.Inputs) == 0 {
@@ -75,22 +73,22 @@ func Generating(prog *program.Program, prompt int64) (prefill, decode *program.P
 
 // positionsOf returns the rows of the embedding that is read at positions: at as many as there are tokens, by what no
 // input says.
-func positionsOf(p *program.Program, tokens, samples int64) (rows int64, table string) {
+func positionsOf(p *Program, tokens, samples int64) (rows int64, table string) {
 	given := make([]bool, len(p.Values)) // it follows from an input
 	for _, id := range p.Inputs {
 		given[id] = true
 	}
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		follows := slices.ContainsFunc(c.In, func(v program.ValueID) bool { return given[v] })
+		follows := slices.ContainsFunc(c.In, func(v ValueID) bool { return given[v] })
 		for _, v := range c.Out {
 			given[v] = follows
 		}
-		if !program.Of(c.Op).Is(program.Table) || given[c.In[1]] || p.Values[c.In[0]].Kind != program.Parameter {
+		if !Of(c.Op).Is(Table) || given[c.In[1]] || p.Values[c.In[0]].Kind != Parameter {
 			continue
 		}
 		ids, w := p.Values[c.In[1]].Shape, &p.Values[c.In[0]]
-		if n := len(ids); n == 0 || ids[n-1] != tokens || program.Numel(ids) != tokens && program.Numel(ids) != tokens*samples {
+		if n := len(ids); n == 0 || ids[n-1] != tokens || Numel(ids) != tokens && Numel(ids) != tokens*samples {
 			continue
 		}
 		if n := w.Shape[0]; n >= tokens && (rows == 0 || n < rows) { // that of BERT's two types of tokens has fewer
@@ -101,14 +99,14 @@ func positionsOf(p *program.Program, tokens, samples int64) (rows int64, table s
 }
 
 // clone copies what the transformations here change.
-func clone(p *program.Program) *program.Program {
+func clone(p *Program) *Program {
 	out := *p
 	out.Values, out.Calls, out.Outputs = slices.Clone(p.Values), slices.Clone(p.Calls), slices.Clone(p.Outputs)
 	return &out
 }
 
 // tokensOf returns how many tokens of how many samples a program reads, by its first cache.
-func tokensOf(p *program.Program) (tokens, samples int64) {
+func tokensOf(p *Program) (tokens, samples int64) {
 	for i := range p.Calls {
 		if c := &p.Calls[i]; c.Op == updateCache {
 			s := p.Values[c.In[0]].Shape
@@ -119,7 +117,7 @@ func tokensOf(p *program.Program) (tokens, samples int64) {
 }
 
 // sameAs returns a dimension of a weight that is a number of tokens, 0 where there is none.
-func sameAs(p *program.Program, tokens, samples int64) int64 {
+func sameAs(p *Program, tokens, samples int64) int64 {
 	for _, id := range p.State {
 		for _, d := range p.Values[id].Shape {
 			if d == tokens || d == tokens*samples {
@@ -131,7 +129,7 @@ func sameAs(p *program.Program, tokens, samples int64) int64 {
 }
 
 // ofLength gives a program another number of tokens.
-func ofLength(p *program.Program, from, samples, to int64) {
+func ofLength(p *Program, from, samples, to int64) {
 	length := func(shape []int64) []int64 {
 		for i, d := range shape {
 			if d != from && d != from*samples {
@@ -151,7 +149,7 @@ func ofLength(p *program.Program, from, samples, to int64) {
 		return shape
 	}
 	for i := range p.Values {
-		if v := &p.Values[i]; v.Kind != program.Parameter && v.Kind != program.Buffer {
+		if v := &p.Values[i]; v.Kind != Parameter && v.Kind != Buffer {
 			v.Shape = length(v.Shape)
 		}
 	}
@@ -167,51 +165,51 @@ func ofLength(p *program.Program, from, samples, to int64) {
 
 // keepKeys has each causal attention read keys and values from a cache, all of them with one mask. Where the program
 // spreads few heads of them to those of the queries, that comes after the cache.
-func keepKeys(p *program.Program) (cache Cache) {
+func keepKeys(p *Program) (cache Cache) {
 	made := make([]int, len(p.Values))
 	for i := range p.Calls {
 		for _, v := range p.Calls[i].Out {
 			made[v] = i
 		}
 	}
-	behind := map[int][]program.Call{} // by call: what follows it
-	var mask program.ValueID
+	behind := map[int][]Call{} // by call: what follows it
+	var mask ValueID
 	first := len(p.Calls)
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if !program.Of(c.Op).Is(program.Attention) || !c.Args.Causal || len(p.Values[c.In[1]].Shape) != 4 {
+		if !Of(c.Op).Is(Attention) || !c.Args.Causal || len(p.Values[c.In[1]].Shape) != 4 {
 			continue
 		}
-		if mask == program.NoValue {
-			mask = p.Add(program.Value{Name: "mask of the cache", DType: program.Bool})
+		if mask == NoValue {
+			mask = p.Add(Value{Name: "mask of the cache", DType: Bool})
 		}
 		k, spread := beforeSpread(p, made, c.In[1])
 		v, _ := beforeSpread(p, made, c.In[2])
 		at := max(made[k], made[v])
 		first = min(first, at)
-		call := program.Call{Layer: c.Layer, Scope: c.Scope, Origin: c.Origin}
+		call := Call{Layer: c.Layer, Scope: c.Scope, Origin: c.Origin}
 		keys, values := p.Add(p.Values[k]), p.Add(p.Values[v])
 		update := call
-		update.Op, update.In, update.Out = updateCache, []program.ValueID{k, v}, []program.ValueID{keys, values}
-		update.Args = program.Args{Layers: int64(cache.Layers)}.Kept()
-		calls := []program.Call{update}
+		update.Op, update.In, update.Out = updateCache, []ValueID{k, v}, []ValueID{keys, values}
+		update.Args = Args{Layers: int64(cache.Layers)}.Kept()
+		calls := []Call{update}
 		heads := p.Values[c.In[0]].Shape[1]
 		if p.Values[k].Shape[1] != heads {
-			for _, grouped := range []*program.ValueID{&keys, &values} {
+			for _, grouped := range []*ValueID{&keys, &values} {
 				all := p.Values[*grouped]
 				all.Shape = slices.Clone(all.Shape)
 				all.Shape[1] = heads
 				repeat := call
-				repeat.Op, repeat.In, repeat.Out = repeatGroups, []program.ValueID{*grouped, mask}, []program.ValueID{p.Add(all)}
-				repeat.Args = program.Args{Groups: heads, Keep: spread}.Kept()
+				repeat.Op, repeat.In, repeat.Out = repeatGroups, []ValueID{*grouped, mask}, []ValueID{p.Add(all)}
+				repeat.Args = Args{Groups: heads, Keep: spread}.Kept()
 				calls = append(calls, repeat)
 				*grouped = repeat.Out[0]
 			}
 		}
 		behind[at] = append(behind[at], calls...)
-		cache.Token += program.Numel(p.Values[k].Shape) + program.Numel(p.Values[v].Shape)
+		cache.Token += Numel(p.Values[k].Shape) + Numel(p.Values[v].Shape)
 		cache.Layers++
-		c.In = []program.ValueID{c.In[0], keys, values, mask}
+		c.In = []ValueID{c.In[0], keys, values, mask}
 	}
 	if cache.Layers == 0 {
 		return cache
@@ -220,7 +218,7 @@ func keepKeys(p *program.Program) (cache Cache) {
 	for at := range behind {
 		scope = p.CommonScope(scope, p.Calls[at].Scope)
 	}
-	calls := []program.Call{{Op: maskOfCache, Out: []program.ValueID{mask}, Args: program.Plain, Layer: p.Calls[first].Layer,
+	calls := []Call{{Op: maskOfCache, Out: []ValueID{mask}, Args: Plain, Layer: p.Calls[first].Layer,
 		Scope: scope, Origin: p.Calls[first].Origin}}
 	for i := range p.Calls {
 		calls = append(append(calls, p.Calls[i]), behind[i]...)
@@ -231,11 +229,11 @@ func keepKeys(p *program.Program) (cache Cache) {
 }
 
 // beforeSpread goes back from the keys or values of an attention through what spreads few heads of them to all.
-func beforeSpread(p *program.Program, made []int, v program.ValueID) (from program.ValueID, spread bool) {
-	for p.Values[v].Kind == program.Activation {
+func beforeSpread(p *Program, made []int, v ValueID) (from ValueID, spread bool) {
+	for p.Values[v].Kind == Activation {
 		c := &p.Calls[made[v]]
 		look := c.Op == "expand" || c.Op == "reshape" || c.Op == "unsqueeze" || c.Op == "contiguous" || c.Op == "clone"
-		if !look || c.In[0] == program.NoValue || p.Values[c.In[0]].Kind != program.Activation {
+		if !look || c.In[0] == NoValue || p.Values[c.In[0]].Kind != Activation {
 			break
 		}
 		v, spread = c.In[0], true
@@ -244,22 +242,22 @@ func beforeSpread(p *program.Program, made []int, v program.ValueID) (from progr
 }
 
 // lastAlone has the linear layer that is the program's last read the last token alone.
-func lastAlone(p *program.Program) bool {
-	at := slices.IndexFunc(p.Calls, func(c program.Call) bool { return slices.Contains(c.Out, p.Outputs[0]) })
+func lastAlone(p *Program) bool {
+	at := slices.IndexFunc(p.Calls, func(c Call) bool { return slices.Contains(c.Out, p.Outputs[0]) })
 	if at < 0 {
 		return false
 	}
 	c := p.Calls[at]
-	if c.Op != "linear" || len(p.Values[c.In[0]].Shape) != 3 || p.Values[c.In[0]].Kind != program.Activation {
+	if c.Op != "linear" || len(p.Values[c.In[0]].Shape) != 3 || p.Values[c.In[0]].Kind != Activation {
 		return false
 	}
 	x, y := p.Values[c.In[0]].Shape, p.Values[c.Out[0]].Shape
-	one := p.Add(program.Value{DType: p.Values[c.In[0]].DType, Shape: []int64{x[0], 1, x[2]}})
+	one := p.Add(Value{DType: p.Values[c.In[0]].DType, Shape: []int64{x[0], 1, x[2]}})
 	slice := c
-	slice.Op, slice.Args = "slice", &program.Args{Dims: []int{1}, Shape: []int64{1}}
-	slice.In, slice.Out = []program.ValueID{c.In[0]}, []program.ValueID{one}
-	c.In = append([]program.ValueID{one}, c.In[1:]...)
+	slice.Op, slice.Args = "slice", &Args{Dims: []int{1}, Shape: []int64{1}}
+	slice.In, slice.Out = []ValueID{c.In[0]}, []ValueID{one}
+	c.In = append([]ValueID{one}, c.In[1:]...)
 	p.Values[c.Out[0]].Shape = []int64{y[0], 1, y[2]}
-	p.Calls = slices.Concat(p.Calls[:at], []program.Call{slice, c}, p.Calls[at+1:])
+	p.Calls = slices.Concat(p.Calls[:at], []Call{slice, c}, p.Calls[at+1:])
 	return true
 }
