@@ -49,9 +49,10 @@ func (f *fullness) replay(sim *Simulation, cfg *caching.Config) (err error) {
 	return err
 }
 
-// hold keeps the figures to what there is: of a run that is told that the GPU is full, no more is ever taken.
+// hold keeps the figures to what there is: of a run that is told that the GPU is full, no more is ever taken. Where it
+// runs out all the same, the need is what it takes with more memory, so that it does not fit.
 func (f *fullness) hold(p *Peak, memory int64) {
-	if !f.caught {
+	if !f.caught || f.fails != nil { // where it runs out, the need is what it had taken
 		return
 	}
 	context := p.Device - p.Reserved
@@ -71,7 +72,7 @@ func (f *fullness) note(run *recording.Run, on gpu.Device) []Note {
 	case f.fails != nil:
 		return []Note{{Warning, fmt.Sprintf("the program goes on when the GPU is full, and here its tensors fit, but not "+
 			"with what kernels and the allocator take beside them: it runs out of memory in the %s of step %d, and what it "+
-			"does then is not in the recording; the figures are those of a run that had the memory, at most the GPU's",
+			"does then is not in the recording; the figures are those of a run that had the memory",
 			f.fails.Phase, f.fails.Step)}}
 	}
 	return nil

@@ -43,6 +43,7 @@ from ..ops import (
 from ..ops.sparse import compressed, coo, scaled, shapes
 from ..pretend import (
     addresses,
+    batches,
     buckets,
     convolutions,
     device,
@@ -56,10 +57,12 @@ from ..pretend import (
 )
 from ..pretend import host as build
 from ..pretend.device_numbers import DeviceNumbers
+from ..pretend.replay import Replay
 from ..values import chance, questions, unknown, values
 from ..values.decisions import NOTHING, Change, Decisions
 from ..values.values import Values
 from ..version import VERSION
+from . import program
 
 __all__ = ["Recorder", "record"]
 
@@ -102,7 +105,7 @@ _RULES = Rules(
         compiler.install,
         *(torchscript.install, addresses.install, unknown.install, threads.install, processes.install),
         *(parallel.install, buckets.install, norms.install, rnn.install, flex.install, attention.install),
-        *(composites.install, subclasses.install, bitsandbytes.install, triton.install),
+        *(composites.install, subclasses.install, bitsandbytes.install, triton.install, batches.install),
     ),
     begin=(sums.begin, checks.check),
     allocate=out_of_memory.allocate,
@@ -133,6 +136,8 @@ class Recorder(CoreRecorder):
         How to record: see docs/recording.md. By default as well as this build of PyTorch can.
     change : Change, optional
         Which answers to change, of those that are taken for unknown values.
+    looked : int
+        At how many batches of a loader to look for the largest; 0 for as many as it gives in a second.
     seconds : float
         Raise `TooLong` when a call begins after so long; 0 for never.
     compile : bool
@@ -157,6 +162,7 @@ class Recorder(CoreRecorder):
         way: Way | None = None,
         change: Change | None = None,
         seconds: float = 0,
+        looked: int = 0,
         compile: bool = True,
     ) -> None:
         found = find(gpu)
@@ -176,6 +182,8 @@ class Recorder(CoreRecorder):
         self.wanted = steps
         self.decisions = self.keep(Decisions(self, change or NOTHING))
         self.keep(compiler.Compiler(self, compile))
+        self.keep(Replay(self, program.ask))
+        self.batches = self.keep(batches.Batches(self, looked))
 
     @property
     def values(self) -> Values:

@@ -37,6 +37,7 @@ def record(asked: argparse.Namespace) -> int:
             steps=asked.steps,
             way=way,
             change=change,
+            looked=asked.looked,
             compile=not asked.no_compile,
         )
     except (ValueError, OSError) as error:
@@ -46,7 +47,7 @@ def record(asked: argparse.Namespace) -> int:
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
         os.environ |= {"LOCAL_WORLD_SIZE": str(asked.world_size), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
     if not asked.once:
-        recorder.decisions.again = functools.partial(_again, asked, os.getcwd())
+        recorder.decisions.again = functools.partial(_again, asked, os.getcwd(), recorder)
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, "" if asked.module else str(Path(asked.script).resolve().parent))
     recorder.start()
@@ -98,12 +99,13 @@ def _changed(recorder: Recorder, asked: argparse.Namespace, output: Path) -> NoR
     os._exit(0)
 
 
-def _again(asked: argparse.Namespace, folder: str, change: Change, seconds: float) -> Outcome:
+def _again(asked: argparse.Namespace, folder: str, recorder: Recorder, change: Change, seconds: float) -> Outcome:
     """Run the script once more, in a process of its own that says nothing."""
     with tempfile.TemporaryDirectory(prefix="memestimate-") as own:
         output = Path(own) / "outcome.json"
         words = ["--gpu", asked.gpu, "--steps", str(asked.steps), "--world-size", str(asked.world_size), "--once"]
         words += ["--change", change.to_json(), "--output", str(output), *(["-m"] if asked.module else [])]
+        words += ["--looked", str(recorder.batches.looked)]
         words += ["--no-compile"] if asked.no_compile else []
         command = [sys.executable, "-m", "memestimate", "record", *words, asked.script, *asked.arguments]
         quiet = subprocess.DEVNULL

@@ -41,6 +41,8 @@ class Session(Protocol):
         Names of the operators that run, where somebody wants them.
     calls
         How many were logged.
+    steps
+        How many training steps have ended.
     stream
         The number of the stream that is in use.
     capture
@@ -58,6 +60,7 @@ class Session(Protocol):
     quiet: bool
     seen: list[str] | None
     calls: int
+    steps: int
     stream: int
     writer: Writer
     storages: Storages

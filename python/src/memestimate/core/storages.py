@@ -52,6 +52,11 @@ class Storages:
         self._bytes[serial] = storage.nbytes()
         return serial, True
 
+    @property
+    def count(self) -> int:
+        """How many storages there were, which is the number of the next one."""
+        return self._next
+
     def size(self, serial: int) -> int:
         """Bytes of a storage's block."""
         return rounded(self._bytes[serial])

@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import json
 import os
+import shutil
 import threading
 from collections.abc import Hashable
 from pathlib import Path
@@ -27,7 +28,7 @@ class Writer:
         self.path = Path(path)
         self._part = self.path.with_name(self.path.name + f".{os.getpid()}.part")
         self._raw = self._part.open("wb")
-        self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=self._raw, mtime=0)
+        self._file = self._member()
         self._lines: list[str] = [json.dumps({"format": FORMAT} | header)]
         self._tables: dict[str, dict[Hashable, int]] = {"op": {}, "meta": {}, "frame": {}, "module": {}}
         self._lock = threading.RLock()  # a finalizer may write while a flush is under way
@@ -89,6 +90,19 @@ class Writer:
             self.discard()
             raise
 
+    def copy(self, path: Path, *events: tuple[Any, ...]) -> None:
+        """Write what there is so far to another file, complete and with more events, and go on with this one."""
+        with self._lock:
+            self._order()
+            self._flush()
+            self._file.close()  # gzip files may follow each other in one file
+            self._raw.flush()
+            self._file = self._member()
+            shutil.copyfile(self._part, path)
+            more = [*events, ("end", self._written + len(events) - 1)]
+            with path.open("ab") as file:
+                file.write(gzip.compress("".join(_json(event) + "\n" for event in more).encode(), mtime=0))
+
     def discard(self) -> None:
         """Give up: leave no file."""
         for file in (self._file, self._raw):
@@ -96,8 +110,13 @@ class Writer:
                 file.close()
         self._part.unlink(missing_ok=True)
 
+    def _member(self) -> gzip.GzipFile:
+        return gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=self._raw, mtime=0)
+
     def _flush(self) -> None:
         with self._lock:
+            if not self._lines:
+                return
             lines, self._lines = self._lines, []
             self._written += len(lines)
             self._file.write(("\n".join(lines) + "\n").encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,9 +16,11 @@ from ..core.gpus import CONTEXT
 from ..core.pinned import Pinned
 from ..core.session import Session
 from .out_of_memory import OutOfMemory
+from .replay import Replay
 from .streams import Event, Generator, Graph, Stream, Switch
 
 Answer = Callable[..., Any]
+_COUNTS = ("num_ooms", "num_alloc_retries", "num_sync_all_streams", "num_device_alloc", "num_device_free")
 
 
 class Device:
@@ -98,11 +101,20 @@ class Device:
             event("reset_peak")
 
         def stats(device: Any = None) -> dict[str, int]:
-            found: dict[str, int] = defaultdict(int)
+            found: dict[str, int] = defaultdict(int, dict.fromkeys(_COUNTS, 0))
             for kind in ("allocated", "reserved", "active", "requested"):
                 found[f"{kind}_bytes.all.current"] = storages.allocated
                 found[f"{kind}_bytes.all.peak"] = storages.peak
+            for when in ("current", "peak"):
+                found[f"reserved_bytes.all.{when}"] = reserved()
             return found
+
+        def reserved(device: Any = None) -> int:
+            return self._session.part(Replay).reserved()
+
+        def dump(filename: Any = "dump_snapshot.pickle", *_: Any, **__: Any) -> None:
+            if not self._session.part(Replay).snapshot(os.fspath(filename)):
+                self._session.note("snapshot", "the snapshot that the program dumps was not written")
 
         def fraction(fraction: float, device: Any = None) -> None:
             self._session.part(OutOfMemory).fraction = fraction
@@ -113,21 +125,20 @@ class Device:
         return {
             "memory_allocated": lambda device=None: storages.allocated,
             "max_memory_allocated": lambda device=None: storages.peak,
-            "memory_reserved": lambda device=None: storages.allocated,
-            "max_memory_reserved": lambda device=None: storages.peak,
-            "memory_cached": lambda device=None: storages.allocated,
-            "max_memory_cached": lambda device=None: storages.peak,
+            "memory_reserved": reserved,
+            "max_memory_reserved": reserved,
+            "memory_cached": reserved,
+            "max_memory_cached": reserved,
             "mem_get_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
             "get_memory_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
             "device_memory_used": lambda device=None: storages.allocated,
             "memory_usage": lambda device=None: 0,
             "memory_stats": stats,
             "memory_stats_as_nested_dict": lambda device=None: {},
-            "memory_summary": lambda device=None, abbreviated=False: "a recording has no allocator",
             "memory_snapshot": lambda *_, **__: [],
             "_snapshot": lambda *_, **__: {"segments": [], "device_traces": [[]]},
             "_record_memory_history": nothing,
-            "_dump_snapshot": nothing,
+            "_dump_snapshot": dump,
             "set_per_process_memory_fraction": fraction,
             "_set_allocator_settings": nothing,
             "empty_cache": lambda: event("empty_cache"),

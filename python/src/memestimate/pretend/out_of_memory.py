@@ -18,11 +18,14 @@ import torch
 from ..core.gpus import CONTEXT
 from ..core.session import Session
 from ..core.source import source, tree
+from .replay import Replay
 
 # What handlers name: PyTorch's exception, the words of its message, or what libraries ask about it (accelerate's
 # should_reduce_batch_size, Lightning's is_oom_error).
 _NAMED = re.compile(r"(?i:out.?of.?memory)|OOM|(?<![A-Za-z])oom(?![a-z])|should_reduce_batch_size")
 _KINDS = {"OutOfMemoryError", "RuntimeError", "Exception", "BaseException"}
+# Part of the memory that tensors may fill before the allocator is asked; and after an attempt that left fragments.
+_SURE, _FRAGMENTED = 0.6, 0.1
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 
 
@@ -34,6 +37,9 @@ class OutOfMemory:
         self._known: dict[tuple[CodeType, int], bool] = {}
         self._named: dict[str, bool] = {}  # whether a file's text has a word of it
         self.fraction = 1.0
+        self._part = _SURE
+        self._sure = 0  # bytes of tensors that fit with all that is beside them
+        self._context = CONTEXT  # bytes of the process on the GPU beside PyTorch's, as the answer has them
 
     def hold(self, serials: list[int]) -> None:
         """Raise `torch.cuda.OutOfMemoryError` where storages do not fit and the program would catch it.
@@ -44,9 +50,13 @@ class OutOfMemory:
         limit = int(gpu.memory * self.fraction)
         room = min(limit, gpu.memory - CONTEXT)
         sizes = [storages.size(serial) for serial in serials]
-        wanted = max(sizes, default=0)
-        if storages.allocated + sum(sizes) <= room or not self._is_caught():
+        wanted, level = max(sizes, default=0), storages.allocated + sum(sizes)
+        if not sizes or level <= min(room, max(self._sure, int(room * self._part))) or not self._is_caught():
             return
+        # Where the program was given less in the middle of its run, a replay with that fails before.
+        if level <= room and (storages.highest > room or self._fits(level, sizes, limit)):
+            return
+        self._sure, self._part = 0, _FRAGMENTED
         storages.forget(serials)
         self._session.writer.event("out_of_memory", limit)
         self._session.note(
@@ -57,6 +67,24 @@ class OutOfMemory:
             f"CUDA out of memory. Tried to allocate {asked:.2f} GiB. GPU 0 has a total capacity of {total:.2f} GiB of "
             f"which {total - used:.2f} GiB is free. Of the allocated memory {used:.2f} GiB is allocated by PyTorch."
         )
+
+    def _fits(self, level: int, sizes: list[int], limit: int) -> bool:
+        """Whether the allocator has room for storages beside what tensors and kernels take."""
+        replay, gpu = self._session.part(Replay), self._session.gpu
+        found, context, room = None, 0, 0
+        while found is None or context != int(found["context_bytes"]):  # which grows with the handles in use
+            context = self._context if found is None else int(found["context_bytes"])
+            room = min(limit, gpu.memory - context)
+            # With a limit it says what is needed without, and where it fails.
+            found = replay.answer("--memory-limit", str(room), pending=sizes)
+            if found is None:
+                return True
+        self._context = context
+        if "oom" in found:
+            return False
+        left = room - int(found["peak"]["reserved_bytes"])
+        self._sure = level + max(left // 2, room // 256)
+        return True
 
     def _is_caught(self) -> bool:
         for frame in (sys._getframe(2), *self._session.phases.asking):

@@ -1,0 +1,50 @@
+"""Programs that try batches until one does not fit: what they are told is what the answer says."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import memestimate
+from memestimate.api import program as answers
+from recording import Recording
+
+
+def find_batch(model: nn.Module) -> int:
+    batch = 40_000
+    while True:
+        try:
+            for _ in range(2):
+                model(torch.ones(batch, 1024, device="cuda")).square().mean().backward()
+            return batch
+        except torch.cuda.OutOfMemoryError:
+            batch = int(batch * 0.9)
+
+
+def test_what_fits_by_the_program_fits_by_the_answer(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.mrec"
+    with memestimate.record(path, gpu="t4"):
+        layers = [nn.Sequential(nn.Linear(1024, 8192), nn.GELU(), nn.Linear(8192, 1024)) for _ in range(6)]
+        found = find_batch(nn.Sequential(*layers).cuda())
+    assert found < 40_000
+    assert len(list(Recording(path).of("out_of_memory"))) > 0
+    answer = answers.ask([str(path), "--gpu", "t4"])
+    assert not [note for note in answer["notes"] if "runs out of memory" in note["text"]]
+    assert all(fit["fits"] for fit in answer["fits"])
+
+
+def test_what_the_program_asks_of_the_allocator_is_the_answers(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.mrec"
+    with memestimate.record(path):
+        model = nn.Linear(1024, 1024, device="cuda")
+        model(torch.ones(1 << 14, 1024, device="cuda")).sum().backward()
+        reserved = torch.cuda.max_memory_reserved()
+        assert "reserved" in torch.cuda.memory_summary().lower()
+        torch.cuda.memory._dump_snapshot(str(tmp_path / "snapshot.pickle"))
+    assert answers.ask([str(path)])["peak"]["reserved_bytes"] == reserved
+    assert reserved % (2 << 20) == 0
+    snapshot = pickle.loads((tmp_path / "snapshot.pickle").read_bytes())
+    assert sum(segment["total_size"] for segment in snapshot["segments"]) == reserved
