@@ -222,10 +222,10 @@ func checkNodeTest(test nodeTest) (limits []bool, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range r.Unknown {
-		if !withoutRow(u.Domain, u.Op) {
-			return nil, fmt.Errorf("operators without a row: %v", r.Unknown)
-		}
+	if slices.ContainsFunc(r.Unknown, func(u UnknownOp) bool { return !withoutRow(u.Domain, u.Op) }) {
+		return nil, fmt.Errorf("operators without a row: %v", r.Unknown)
+	}
+	if len(r.Unknown) > 0 {
 		return nil, errWithoutRow
 	}
 	for _, want := range test.outputs {
