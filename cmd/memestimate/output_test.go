@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,47 +21,6 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
-
-// Whenever the program is killed, the output is the old one or the new one.
-func TestKillLeavesOldOrNew(t *testing.T) {
-	if testing.Short() || runtime.GOOS == "js" {
-		t.Skip("starts many processes")
-	}
-	program, err := exec.LookPath("memestimate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "report.json")
-	args := []string{"resnet18", "--batch", "2", "--format", "json", "--output", file}
-	if err := exec.Command(program, args...).Run(); err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := []byte("the old report")
-	killed := 0
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 40 {
-		if err := os.WriteFile(file, old, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(program, args...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond)
-		if cmd.Process.Kill() == nil && cmd.Wait() != nil {
-			killed++
-		}
-		got, err := os.ReadFile(file)
-		if err != nil || !bytes.Equal(got, old) && !bytes.Equal(got, want) {
-			t.Fatalf("%d bytes of a report of %d: %v", len(got), len(want), err)
-		}
-	}
-	t.Logf("killed %d of 40 in time", killed)
-}
 
 func TestWriteFileKeepsMode(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -236,54 +193,6 @@ func TestErrorsDoNotAct(t *testing.T) {
 		strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%q", line)
 	}
-}
-
-// ^C in the middle leaves the old file or the new one, and nothing beside it.
-func TestInterruptLeavesNothing(t *testing.T) {
-	if testing.Short() || runtime.GOOS == "windows" {
-		t.Skip("starts many processes")
-	}
-	program, err := exec.LookPath("memestimate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "report.json")
-	args := []string{"resnet18", "--batch", "2", "--format", "json", "--output", file}
-	begin := time.Now()
-	if err := exec.Command(program, args...).Run(); err != nil {
-		t.Fatal(err)
-	}
-	whole := time.Since(begin)
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := []byte("the old report")
-	random := rand.New(rand.NewPCG(3, 4))
-	ended := 0
-	for range 40 {
-		if err := os.WriteFile(file, old, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(program, args...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(whole/2 + time.Duration(random.Int64N(int64(whole/2)))) // where it writes, more often than not
-		cmd.Process.Signal(os.Interrupt)
-		if cmd.Wait() != nil {
-			ended++
-		}
-		got, err := os.ReadFile(file)
-		if err != nil || !bytes.Equal(got, old) && !bytes.Equal(got, want) {
-			t.Fatalf("%d bytes of a report of %d: %v", len(got), len(want), err)
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-			t.Fatalf("left in the folder: %v, %v", left, err)
-		}
-	}
-	t.Logf("ended %d of 40 in time", ended)
 }
 
 // What a driver calls its GPU acts in no table, terminal or page.

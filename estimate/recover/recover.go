@@ -1,4 +1,4 @@
-// Package fromonnx recovers the program that a typed ONNX graph was exported from: patterns first claim the nodes
+// Package recover recovers the program that a typed ONNX graph was exported from: patterns first claim the nodes
 // that one call was exported as, and each node that no pattern has goes through the row of its operator.
 package recover
 

@@ -1,4 +1,4 @@
-// Package eager runs a program as PyTorch's eager mode does: dispatch, autocast, autograd, losses, optimizers, training
+// Package torch runs a program as PyTorch's eager mode does: dispatch, autocast, autograd, losses, optimizers, training
 // steps. Of every tensor it knows layout and lifetime but no element, so what a run makes is a timeline of allocations.
 package torch
 

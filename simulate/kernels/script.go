@@ -1,4 +1,4 @@
-// Package workspace knows what PyTorch's kernels take beside their results: pure functions of shapes, sizes of
+// Package kernels knows what PyTorch's kernels take beside their results: pure functions of shapes, sizes of
 // elements and a device. It knows neither tensors nor gradients: whoever runs operators, and whoever reads a recording
 // of them, asks it alike. Sizes are bytes.
 package kernels

@@ -1,4 +1,4 @@
-// Package fromonnxtest recovers programs from small graphs that tests write, and describes them.
+// Package recovertest recovers programs from small graphs that tests write, and describes them.
 package recovertest
 
 import (
