@@ -17,7 +17,7 @@ func BenchmarkStep(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		load := func(b *testing.B) *Bound {
+		load := func(b *testing.B) *Model {
 			m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{Path: name})
 			if err != nil {
 				b.Fatal(err)
@@ -38,7 +38,7 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportAllocs()
 			bound := load(b)
 			for b.Loop() {
-				bound.prog[toTrain] = nil
+				bound.programs.of[toTrain] = nil
 				if _, err := bound.Program(true); err != nil {
 					b.Fatal(err)
 				}

@@ -75,7 +75,7 @@ func (c beyondCase) plan() program.Plan {
 }
 
 // bind binds the case's model, and says which step of it was measured.
-func (c beyondCase) bind(t *testing.T) (*Bound, Step) {
+func (c beyondCase) bind(t *testing.T) (*Model, Step) {
 	t.Helper()
 	bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
 	if err != nil {

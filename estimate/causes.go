@@ -26,7 +26,7 @@ const (
 
 // causes lists the causes that a run may be off by. Those with two ends are weighed by runs of their own, which are
 // made at the same time as what weigh does.
-func (b *Bound) causes(s Step, sim *Simulation, weigh ...func() error) (list []Guess, err error) {
+func (b *Model) causes(s Step, sim *Simulation, weigh ...func() error) (list []Guess, err error) {
 	list = b.unmodelled(sim)
 	causes := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.criterion, b.convolutions, b.dataDependent,
 		b.adapters}
@@ -53,10 +53,10 @@ func (b *Bound) causes(s Step, sim *Simulation, weigh ...func() error) (list []G
 }
 
 // unmodelled lists operators of which it is not known what they save and need, or not even what they make.
-func (b *Bound) unmodelled(sim *Simulation) (list []Guess) {
+func (b *Model) unmodelled(sim *Simulation) (list []Guess) {
 	unknown := map[string]int{}
 	maps.Copy(unknown, sim.prog.Unknown)
-	for _, u := range b.a.Types.Unknown {
+	for _, u := range b.analysis.Types.Unknown {
 		unknown[u.Op] = max(unknown[u.Op], u.Nodes)
 	}
 	for _, op := range slices.Sorted(maps.Keys(unknown)) {
@@ -76,7 +76,7 @@ func (g *Guess) between(sim *Simulation, peaks ...int64) {
 // variables is the cause how long Python's variables keep what they name: from the most, where each result lives to the
 // end of its function, to the least, where none has a name. In training that is what autograd does not keep anyway.
 // Where lines are known it is about what these leave open: what functions other than forward hold, for the most part.
-func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+func (b *Model) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if b.large() {
 		return g, false, nil
 	}
@@ -105,7 +105,7 @@ func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 
 // criterion is the cause which loss is trained, where nobody named it: from the mean of the output, which keeps
 // nothing, to the one that keeps the most of those that a name stands for.
-func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+func (b *Model) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if s.Infer || s.Loss != "" && s.Loss != "auto" || b.large() {
 		return g, false, nil
 	}
@@ -130,7 +130,7 @@ func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 
 // convolutions is the cause what cuDNN's engines take beside their results, where it chooses among several: from
 // nothing to the most that any tree of the forests names for each.
-func (b *Bound) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+func (b *Model) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	largest := sim.Run.MostWorkspaces
 	if len(largest) == 0 {
 		return g, false, nil
@@ -151,8 +151,8 @@ func (b *Bound) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err err
 
 // dataDependent is the cause how large sizes are that depend on data, from one to the most that they can be, and how
 // often loops run, of which the body is counted once.
-func (b *Bound) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	n := len(b.a.Types.Bounded) + b.a.Loops
+func (b *Model) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	n := len(b.analysis.Types.Bounded) + b.analysis.Loops
 	for i := range sim.prog.Calls {
 		if sim.prog.Calls[i].Args.Packed > 0 {
 			n++
@@ -180,7 +180,7 @@ var adapterNames = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // adapters is the cause whether a model with adapters trains what is not one.
-func (b *Bound) adapters(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+func (b *Model) adapters(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" {
 		return g, false, nil
 	}

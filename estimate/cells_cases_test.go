@@ -70,7 +70,7 @@ func (g *cellGraph) answer(took func(string) bool) (all []*figure) {
 		if g.way == constructsWay {
 			way = g.way
 		}
-		var bound *Bound
+		var bound *Model
 		var batch int64
 		for _, r := range g.runs {
 			f := &figure{cellKey: cellKey{way, r.mode, r.precision}, name: name + ": " + r.text, measured: r.allocated,
@@ -111,7 +111,7 @@ func (g *cellGraph) answer(took func(string) bool) (all []*figure) {
 }
 
 // simulate simulates a run, of two ends of a race the one nearer to what was measured.
-func (r *cellRun) simulate(b *Bound) (*Simulation, error) {
+func (r *cellRun) simulate(b *Model) (*Simulation, error) {
 	sim, err := b.Simulate(r.step)
 	if err != nil || !r.eitherEnd {
 		return sim, err

@@ -2,7 +2,7 @@
 //
 // Run answers one question: parameters, activations, and, where Options.Step asks for it, the peak of the training or
 // inference step that it simulates. Who asks several things of one model has Bind infer its shapes once and simulates
-// the Bound as often as needed; Largest and FitCheckpoint search that way for what fits a GPU. Recorded answers the
+// the Model as often as needed; Largest and FitCheckpoint search that way for what fits a GPU. Recorded answers the
 // same of a step that PyTorch itself ran on fake tensors.
 //
 // What is not modelled is listed in Report.Coverage and Report.Notes, and the sums are then lower bounds. All sizes are
@@ -79,7 +79,7 @@ func Run(m *onnxload.Model, opt Options) (*Report, error) {
 }
 
 // Report answers the question about a model that is bound already; its dimensions stay as Bind took them.
-func (b *Bound) Report(opt Options) (*Report, error) {
+func (b *Model) Report(opt Options) (*Report, error) {
 	r, err := b.Simulated(opt)
 	if err != nil {
 		return nil, err
@@ -92,13 +92,13 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 
 // Simulated is Report without what AddLayers adds: for who simulates the model under other settings before it asks for
 // the layers. Those of a large model take as much memory as a run does, and so they are made after the last one.
-func (b *Bound) Simulated(opt Options) (*Report, error) {
-	a, ws, m, types := b.a, b.weights, b.a.Model, b.a.Types
+func (b *Model) Simulated(opt Options) (*Report, error) {
+	a, ws, m, types := b.analysis, b.ownWeights(), b.analysis.Model, b.analysis.Types
 	r := &Report{
 		Schema:   Schema,
 		WayIn:    b.way,
 		Settings: Settings{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs},
-		Model: Model{
+		Model: ModelInfo{
 			Name:     opt.Name,
 			Path:     m.Path,
 			Graph:    m.Graph.Name,

@@ -51,7 +51,7 @@ func weighed(file string, infer bool) (err error) {
 	if err != nil {
 		return err
 	}
-	var b *Bound
+	var b *Model
 	for _, opt := range []Options{{Batch: 2}, {}, {Batch: 2, Dims: map[string]int64{"sequence": 64}}} {
 		opt.Step, opt.Weigh = &Step{Infer: infer}, true
 		if b, err = Bind(m, opt); err == nil {

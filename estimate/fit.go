@@ -127,9 +127,9 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 }
 
 // Largest is the function of that name about the model that was bound, under the same options.
-func (b *Bound) Largest(memory int64) (*Fitting, error) {
-	opt := b.opt
-	return Largest(b.model, opt, memory)
+func (b *Model) Largest(memory int64) (*Fitting, error) {
+	opt := b.asked
+	return Largest(b.given, opt, memory)
 }
 
 // A batchSearch tries batches of a run, each once.

@@ -41,7 +41,7 @@ var ErrNoBlocks = errors.New("the graph shows no blocks that repeat, to be check
 // with a confidence. A block counts by what a byte that it frees costs, and of those alike the first of the model goes
 // first: it is run again when backward has let go of most. The fewest of that order that fit are found by halving,
 // since each more leaves less to keep; then any that turns out not to be needed is left out again.
-func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFit, error) {
+func (b *Model) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFit, error) {
 	s.Limited, s.MemoryLimit, s.Record, s.Checkpoint = false, 0, false, ""
 	prog, err := b.Program(true)
 	if err != nil {
@@ -159,7 +159,7 @@ func isFirst(set, blocks []program.Block) bool {
 }
 
 // peak simulates a step as far as a confidence needs it.
-func (b *Bound) peak(s Step, c Confidence) (*Peak, error) {
+func (b *Model) peak(s Step, c Confidence) (*Peak, error) {
 	simulate := b.Simulate
 	if c == Predicted {
 		simulate = b.simulateOnce

@@ -61,12 +61,12 @@ type Generation struct {
 var lengths = []int64{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127}
 
 // generating returns the program that reads the prompt, and adds to the options what generates after it.
-func (b *Bound) generating(s Step, opts *torch.Options) (*program.Program, program.Cache, error) {
-	of, prompt := b, b.opt.Prompt
-	if d, ok := promptDim(b.model, b.opt); ok {
+func (b *Model) generating(s Step, opts *torch.Options) (*program.Program, program.Cache, error) {
+	of, prompt := b, b.asked.Prompt
+	if d, ok := promptDim(b.given, b.asked); ok {
 		name := d.Param
 		if prompt == 0 {
-			prompt = b.opt.Dims[name]
+			prompt = b.asked.Dims[name]
 		}
 		var err error
 		if of, err = b.atLength(name); err != nil {
@@ -93,34 +93,34 @@ func (b *Bound) generating(s Step, opts *torch.Options) (*program.Program, progr
 }
 
 // atLength binds the model's tokens to a length that no dimension of a weight is.
-func (b *Bound) atLength(name string) (*Bound, error) {
+func (b *Model) atLength(name string) (*Model, error) {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
-	if b.short != nil {
-		return b.short, nil
+	if b.programs.short != nil {
+		return b.programs.short, nil
 	}
 	dims := map[int64]bool{}
-	for _, w := range b.withTied {
-		if init := b.a.Model.Values[w.ID].Init; init != nil {
+	for _, w := range b.weights {
+		if init := b.analysis.Model.Values[w.ID].Init; init != nil {
 			for _, d := range init.Dims {
 				dims[d] = true
 			}
 		}
 	}
-	opt := b.opt
+	opt := b.asked
 	opt.Prompt, opt.Dims = 0, maps.Clone(opt.Dims)
 	opt.Without, opt.With = slices.Sorted(maps.Keys(b.without)), slices.Sorted(maps.Keys(b.with))
 	if opt.Dims == nil {
 		opt.Dims = map[string]int64{}
 	}
-	at := slices.IndexFunc(lengths, func(n int64) bool { return !dims[n] && !dims[n*cmp.Or(b.opt.Batch, 1)] })
+	at := slices.IndexFunc(lengths, func(n int64) bool { return !dims[n] && !dims[n*cmp.Or(b.asked.Batch, 1)] })
 	opt.Dims[name] = lengths[max(at, 0)]
-	short, err := Bind(b.model, opt)
+	short, err := Bind(b.given, opt)
 	if err != nil {
 		return nil, fmt.Errorf("with %d tokens: %w", opt.Dims[name], err)
 	}
-	short.isLargest = b.isLargest
-	b.short = short
+	short.most = b.most
+	b.programs.short = short
 	return short, nil
 }
 

@@ -46,7 +46,7 @@ func (c *group) end() {
 
 // each calls f with every number below n and waits for all: as many at a time as there are processors, one of a large
 // model, whose memory is bounded by its file and not by how many processors there are.
-func (b *Bound) each(n int, f func(i int)) {
+func (b *Model) each(n int, f func(i int)) {
 	var c group
 	next := make(chan int)
 	atOnce := runtime.GOMAXPROCS(0)

@@ -73,7 +73,7 @@ func unproven() map[string]bool {
 }
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
-func (b *Bound) large() bool { return b.size >= manyNodes }
+func (b *Model) large() bool { return b.size >= manyNodes }
 
 const (
 	mostWeighed = 6 // guesses that are decided otherwise, each of which takes another run
@@ -82,7 +82,7 @@ const (
 
 // passed lists the guesses that a run could have made and did not, each with what it weighs: the run is simulated once
 // more with it alone.
-func (b *Bound) passed(s Step, sim *Simulation) (list []Guess, err error) {
+func (b *Model) passed(s Step, sim *Simulation) (list []Guess, err error) {
 	for _, g := range b.guessesOf(sim, sim.Run.Passed) {
 		if err := b.weigh(&g, s, sim); err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func (b *Bound) passed(s Step, sim *Simulation) (list []Guess, err error) {
 
 // made lists the guesses that a run rests on, the heaviest first by what is made where they are. How to weigh the
 // heaviest few comes with it: the run is simulated once more with each switched off.
-func (b *Bound) made(s Step, sim *Simulation) (list []Guess, weigh []func() error) {
+func (b *Model) made(s Step, sim *Simulation) (list []Guess, weigh []func() error) {
 	choices := sim.Run.Guesses
 	if b.tied != nil {
 		choices = append(slices.Clone(choices), program.Guess{Row: dialect.TiedHead.Name, Origin: -1})
@@ -115,7 +115,7 @@ func (b *Bound) made(s Step, sim *Simulation) (list []Guess, weigh []func() erro
 }
 
 // guessesOf gathers choices by their rows, in the order of these, with where they are.
-func (b *Bound) guessesOf(sim *Simulation, choices []program.Guess) (list []Guess) {
+func (b *Model) guessesOf(sim *Simulation, choices []program.Guess) (list []Guess) {
 	of := map[string][]int32{}
 	for _, c := range choices {
 		of[c.Row] = append(of[c.Row], c.Origin)
@@ -155,28 +155,30 @@ func (g *Guess) at(layer string, bytes int64) {
 
 // again is the same model with other guesses: to be recovered anew, or, where these are made when a program runs, with
 // the programs that were recovered.
-func (b *Bound) again(without, with map[string]bool, madeInRun bool) *Bound {
-	other := b.unrecovered()
-	maps.Copy(other.without, without)
-	maps.Copy(other.with, with)
+func (b *Model) again(without, with map[string]bool, madeInRun bool) *Model {
+	c := b.choices
+	c.without, c.with = maps.Clone(c.without), maps.Clone(c.with)
+	maps.Copy(c.without, without)
+	maps.Copy(c.with, with)
+	other := b.choosing(c)
 	if !madeInRun {
 		return other
 	}
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
-	other.nodes = b.nodes
-	for k, p := range b.prog {
+	other.programs.nodes = b.programs.nodes
+	for k, p := range b.programs.of {
 		if p != nil {
 			recovered := *p
 			recovered.Without, recovered.With = other.without, other.with
-			other.prog[k] = &recovered
+			other.programs.of[k] = &recovered
 		}
 	}
 	return other
 }
 
 // weigh simulates a run with one guess decided otherwise.
-func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
+func (b *Model) weigh(g *Guess, s Step, sim *Simulation) error {
 	without, with := map[string]bool{}, map[string]bool{}
 	if g.Made {
 		without[g.Name] = true
@@ -185,7 +187,7 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	}
 	other := b.again(without, with, g.madeInRun)
 	if g.Made && g.Name == dialect.TiedHead.Name {
-		other.weights, other.tied = b.withTied, nil
+		other.tied = nil
 	}
 	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != torch.EveryHead)
 	if errors.Is(err, program.ErrNoCache) { // with this guess decided otherwise no text is generated
@@ -201,7 +203,7 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 // peakAllocated returns the most bytes that a step allocates at once, as Simulation.Peak says it, and nothing else: for
 // several of them beside a run of the same step, whose convolutions are planned already. Where nothing but the lives of
 // variables differs, it is that of the run if they all end where they did.
-func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, error) {
+func (b *Model) peakAllocated(s Step, beside *Simulation, lives bool) (int64, error) {
 	s.Record = false
 	conf, err := s.parse()
 	if err != nil {

@@ -36,7 +36,7 @@ var hostileRuns = []torch.Options{
 }
 
 // bindAll binds a model with every size that is asked for taken for two.
-func bindAll(m *onnxload.Model) (*Bound, error) {
+func bindAll(m *onnxload.Model) (*Model, error) {
 	opt := Options{Dims: map[string]int64{}, Inputs: map[string][]int64{}}
 	for range 3 {
 		b, err := Bind(m, opt)

@@ -27,8 +27,8 @@ func TestReLUsInPlaceAgree(t *testing.T) {
 		}
 		for i := range p.Calls {
 			c := &p.Calls[i]
-			if n := b.nodes[c.Origin]; c.Op == "relu" && c.Args.Inplace && n.Op == "Relu" {
-				if seen++; !b.a.Overwrites(n) {
+			if n := b.programs.nodes[c.Origin]; c.Op == "relu" && c.Args.Inplace && n.Op == "Relu" {
+				if seen++; !b.analysis.Overwrites(n) {
 					t.Errorf("%s: %q works in place in the run and not in the table", m, n.Name)
 				}
 			}

@@ -160,14 +160,14 @@ func plural(n int, one string, many ...string) string {
 }
 
 // precisionNote says so where the graph's own parameters are of half precision and the run is one in float32.
-func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
+func (b *Model) precisionNote(s Step) (n Note, ok bool) {
 	if s.Precision != "" && s.Precision != torch.FP32 {
 		return Note{}, false
 	}
 	bytes, all := map[onnxload.DType]int64{}, int64(0)
-	for _, w := range b.weights {
+	for _, w := range b.ownWeights() {
 		if w.Role != module.RoleBuffer {
-			bytes[b.a.Types.Type(w.ID).Elem] += w.Bytes
+			bytes[b.analysis.Types.Type(w.ID).Elem] += w.Bytes
 			all += w.Bytes
 		}
 	}

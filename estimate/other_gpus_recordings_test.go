@@ -41,7 +41,7 @@ func (r *otherRun) predicted(t *testing.T, steps *publishedSteps) int64 {
 	if r.Recording != "" {
 		sim, _, err = replayRecording(steps.read(t, r.Recording), step)
 	} else {
-		var b *Bound
+		var b *Model
 		if b, err = Bind(openGraph(t, "", r.Model, "ts-train"), Options{Batch: r.Batch, BuiltIn: true}); err == nil {
 			sim, err = b.simulateOnce(step)
 		}

@@ -63,7 +63,7 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 func recordedModel(rec *recording.Recording, sum *recording.Summary, name string) *Report {
 	r := &Report{
 		Schema: Schema, WayIn: RecordedWay,
-		Model: Model{
+		Model: ModelInfo{
 			Name: name, Producer: strings.TrimSpace("torch " + rec.Torch), Opsets: map[string]int64{}, Nodes: len(rec.Calls),
 			Inputs: make([]module.Tensor, 0, len(sum.Inputs)), Outputs: []module.Tensor{},
 		},

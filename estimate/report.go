@@ -12,7 +12,7 @@ const Schema = "memestimate/1"
 // A Report is the answer to one question. All sizes are bytes.
 type Report struct {
 	Schema      string         `json:"schema"`
-	Model       Model          `json:"model"`
+	Model       ModelInfo      `json:"model"`
 	WayIn       module.Way     `json:"way_in"` // how the model came here, which Likely and Safe of the peak depend on
 	Settings    Settings       `json:"settings"`
 	Parameters  module.Tensors `json:"parameters"`
@@ -45,8 +45,8 @@ type Report struct {
 	Simulation *Simulation `json:"-"` // the run itself; nil when none was simulated
 }
 
-// A Model says what was estimated.
-type Model struct {
+// A ModelInfo says what was estimated.
+type ModelInfo struct {
 	Name     string           `json:"name"`
 	Path     string           `json:"path,omitempty"`
 	Graph    string           `json:"graph,omitempty"` // the graph's own name

@@ -28,16 +28,16 @@ const manySteps = 2000
 // layersAndRun makes the rows of the layers, and simulates a step unless that is nil. The error is one about the
 // layers or the settings; simulatedStep.err says that the model cannot be run. Of a large model AddLayers makes the
 // rows, once the run's memory is free.
-func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
+func (b *Model) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
 	var rows group
 	var rowErr error
 	makeRows := func() { rowErr = b.rows(r) }
 	// The simulation reads constants, which may tell how large a dimension can be. The layers read that too, so that the
 	// two run at the same time, or the other way about, only where every dimension is a number.
-	anyOrder := s != nil && b.a.Types.Numbers()
+	anyOrder := s != nil && b.analysis.Types.Numbers()
 	switch {
 	case anyOrder && b.large():
-	case anyOrder && len(b.a.Steps) >= manySteps:
+	case anyOrder && len(b.analysis.Steps) >= manySteps:
 		rows.do(makeRows)
 	default:
 		if makeRows(); rowErr != nil || s == nil {
@@ -53,14 +53,14 @@ func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error)
 }
 
 // rows makes the rows of the layers.
-func (b *Bound) rows(r *Report) (err error) {
-	r.Layers, r.Activations.Forward, err = b.a.Layers(b.weights)
+func (b *Model) rows(r *Report) (err error) {
+	r.Layers, r.Activations.Forward, err = b.analysis.Layers(b.ownWeights())
 	return err
 }
 
 // AddLayers adds the layers to what Simulated returned, with what the run saves in each. Of a large model nothing that
 // the runs were made of is kept beside them.
-func (b *Bound) AddLayers(r *Report) error {
+func (b *Model) AddLayers(r *Report) error {
 	sim := r.Simulation
 	if b.large() {
 		b.forget()
@@ -76,14 +76,14 @@ func (b *Bound) AddLayers(r *Report) error {
 		return fmt.Errorf("activations: %w", err)
 	}
 	if sim != nil && r.Settings.Mode == "train" {
-		sums.LossSaved = sums.Saved - b.a.AddSaved(r.Layers, b.nodes, sim.Run.SavedBy)
+		sums.LossSaved = sums.Saved - b.analysis.AddSaved(r.Layers, b.programs.nodes, sim.Run.SavedBy)
 	}
 	return nil
 }
 
 // addStep adds what came of a run. That a model cannot be run is no error, unless strict
 // asks for one: the sums stand, and a warning says why they stand alone.
-func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
+func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 	s, sim, p, err := run.step, run.sim, run.prog, run.err
 	if run.why != "" {
 		r.Notes = append(r.Notes, Note{Warning, run.why})
@@ -144,14 +144,14 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 }
 
 // questionNotes say where what is asked, of which device, in which precision, is not what was measured.
-func (b *Bound) questionNotes(s Step, p *program.Program) (notes []Note) {
+func (b *Model) questionNotes(s Step, p *program.Program) (notes []Note) {
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		notes = append(notes, elsewhere(s.GPU))
 	}
 	if n, ok := b.precisionNote(s); ok {
 		notes = append(notes, n)
 	}
-	if n, ok := lossNote(b.way, b.a.Model, p); ok && !s.Infer {
+	if n, ok := lossNote(b.way, b.analysis.Model, p); ok && !s.Infer {
 		notes = append(notes, n)
 	}
 	if n, ok := wayNote(b.way, s.Infer); ok {
@@ -162,7 +162,7 @@ func (b *Bound) questionNotes(s Step, p *program.Program) (notes []Note) {
 
 // addGuesses adds the guesses that the run could have made and did not, with a note for each; where guesses are to be
 // weighed, also those that it made, and the causes.
-func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err error) {
+func (b *Model) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err error) {
 	if r.Guesses, err = b.passed(s, sim); err != nil {
 		return err
 	}
@@ -182,8 +182,8 @@ func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err 
 }
 
 // programNotes say what of the program is a custom of code, and what of it nobody here knows.
-func (b *Bound) programNotes(s Step, p *program.Program) (notes []Note) {
-	if n := p.InPlace(); n > 0 && !s.Infer && n != b.a.Relus { // else the note about the sums says it
+func (b *Model) programNotes(s Step, p *program.Program) (notes []Note) {
+	if n := p.InPlace(); n > 0 && !s.Infer && n != b.analysis.Relus { // else the note about the sums says it
 		notes = append(notes, Note{Info,
 			fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it",
 				plural(n, "activation works", "activations work"))})
@@ -203,7 +203,7 @@ func (r *Report) planned(sim *Simulation) {
 }
 
 // simulate simulates a step, or an inference where there is nothing to train: then it changes s, and says why.
-func (b *Bound) simulate(s *Step) (sim *Simulation, p *program.Program, why string, err error) {
+func (b *Model) simulate(s *Step) (sim *Simulation, p *program.Program, why string, err error) {
 	if p, err = b.Program(!s.Infer); err != nil {
 		return nil, nil, "", err
 	}
@@ -218,7 +218,7 @@ func (b *Bound) simulate(s *Step) (sim *Simulation, p *program.Program, why stri
 	if why != "" {
 		s.Infer = true
 		b.recovering.Lock()
-		b.prog[toTrain] = nil // nobody asks for it again
+		b.programs.of[toTrain] = nil // nobody asks for it again
 		b.recovering.Unlock()
 		if p, err = b.Program(false); err == nil {
 			sim, err = b.Simulate(*s)

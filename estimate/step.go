@@ -83,7 +83,7 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline()
 // Simulate runs the model and replays what it requests through the allocator. The upper bound has room for what is not
 // known: see upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that
 // takes more. What is likely and safe follows from it by how the model came here.
-func (b *Bound) Simulate(s Step) (*Simulation, error) {
+func (b *Model) Simulate(s Step) (*Simulation, error) {
 	sim, err := b.simulateBounded(s)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 }
 
 // simulateBounded is Simulate without what is likely and safe.
-func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
+func (b *Model) simulateBounded(s Step) (*Simulation, error) {
 	sim, err := b.simulateOnce(s)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *Simulation) raced(step Step) (err error) {
 }
 
 // simulateOnce is Simulate without the upper bound and what follows from it.
-func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
+func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	conf, err := s.parse()
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.generates(cache, s)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isLargest && (p.Doubtful || len(run.Passed) > 0)
+	sim.config, sim.doubtful = cfg, b.tied != nil || !b.most && (p.Doubtful || len(run.Passed) > 0)
 	return sim, nil
 }
 
@@ -208,7 +208,7 @@ func (s *Step) context(d gpu.Device, blas, dnn int) (bytes, nccl int64) {
 
 // planned returns the program that runs in a step, and what generating keeps of it. What generates after the program
 // is added to the options.
-func (b *Bound) planned(s Step, opts *torch.Options) (p *program.Program, cache program.Cache, err error) {
+func (b *Model) planned(s Step, opts *torch.Options) (p *program.Program, cache program.Cache, err error) {
 	if p, err = b.program(!s.Infer, s.Autocast()); err != nil {
 		return nil, cache, err
 	}

@@ -28,7 +28,7 @@ type Survivor struct {
 const manySurvive = 20
 
 // outcome simulates a step with a set of blocks checkpointed where the allocator may reserve so much.
-func (b *Bound) outcome(s Step, set []program.Block, limit int64) (string, *Simulation, error) {
+func (b *Model) outcome(s Step, set []program.Block, limit int64) (string, *Simulation, error) {
 	if limit <= 0 {
 		return RunsOut, nil, nil
 	}
@@ -46,7 +46,7 @@ func (b *Bound) outcome(s Step, set []program.Block, limit int64) (string, *Simu
 }
 
 // underLimit adds what becomes of a step with fewer blocks checkpointed where the allocator may reserve so much.
-func (b *Bound) underLimit(s Step, f *CheckpointFit, blocks, order, set []program.Block, limit int64,
+func (b *Model) underLimit(s Step, f *CheckpointFit, blocks, order, set []program.Block, limit int64,
 	take taking) (err error) {
 	if f.EndFewer, _, err = b.outcome(s, set[:len(set)-1], limit); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (b *Bound) underLimit(s Step, f *CheckpointFit, blocks, order, set []progra
 // survivor returns the fewest first blocks of an order with which the step survives where the allocator may reserve so
 // much, nil where all of them do not. They are counted up: what lies between cached blocks is lost,
 // so that a step may survive with a set and run out with a larger one.
-func (b *Bound) survivor(s Step, blocks, order []program.Block, limit int64) (*Survivor, error) {
+func (b *Model) survivor(s Step, blocks, order []program.Block, limit int64) (*Survivor, error) {
 	set, end, sim, err := order[:0], RunsOut, (*Simulation)(nil), error(nil)
 	for n := 0; n <= len(order) && end == RunsOut; n++ {
 		set = order[:n]

@@ -34,7 +34,7 @@ const defaultGPUs = 8
 // what is learnt, of these those that compute least again, of these those that take most. What does not fit comes
 // behind, and what cannot be simulated last: of each scheme once for each reason. Of a large model, each run of which
 // takes most of a second, several GPUs are tried with the step's own precision, optimizer and checkpoints alone.
-func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
+func (b *Model) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 	prog, err := b.Program(true)
 	if err != nil {
 		return nil, err

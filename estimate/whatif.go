@@ -100,7 +100,7 @@ func trials(opt Options, s Step, of tried) (ts []trial) {
 
 // WhatIf simulates the run of opt again under other settings, each on its own, on all cores unless it is large. The
 // order is that of the changes: precision, optimizer, layout, searches, allocator, batch.
-func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
+func (b *Model) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	if opt.Step == nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 
 // try simulates one change. The limits of the step are put aside, so that a run that does
 // not fit still says what it would take.
-func (b *Bound) try(m *onnxload.Model, opt Options, t trial) Variant {
+func (b *Model) try(m *onnxload.Model, opt Options, t trial) Variant {
 	v := Variant{Change: t.change}
 	s := *opt.Step
 	t.set(&s)

@@ -33,7 +33,7 @@ var hostile = []string{
 func fake(n int, names []string) *estimate.Report {
 	r := &estimate.Report{
 		Schema: estimate.Schema,
-		Model: estimate.Model{Name: names[0], Graph: names[len(names)-1], Opsets: map[string]int64{"": 17},
+		Model: estimate.ModelInfo{Name: names[0], Graph: names[len(names)-1], Opsets: map[string]int64{"": 17},
 			Producer: names[1%len(names)], Nodes: n},
 		Parameters: module.Tensors{},
 		Coverage:   estimate.Coverage{Nodes: n, Modelled: n},
@@ -237,7 +237,7 @@ func TestModelSizeName(t *testing.T) {
 		{"a\nb", "", `"a\nb"`},
 	} {
 		var b bytes.Buffer
-		if err := ModelSize(&b, &estimate.Report{Model: estimate.Model{Name: tt.name, Graph: tt.graph}}); err != nil {
+		if err := ModelSize(&b, &estimate.Report{Model: estimate.ModelInfo{Name: tt.name, Graph: tt.graph}}); err != nil {
 			t.Fatal(err)
 		}
 		if first, _, _ := strings.Cut(b.String(), "\n"); first != fmt.Sprintf("Model %s : params: 0.000000M", tt.want) {

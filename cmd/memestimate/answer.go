@@ -93,7 +93,7 @@ type screenful struct {
 }
 
 // screen works out what an answer on a terminal has beside the report.
-func (a *questions) screen(b *estimate.Bound, step estimate.Step, r *estimate.Report) {
+func (a *questions) screen(b *estimate.Model, step estimate.Step, r *estimate.Report) {
 	if r.Peak == nil {
 		return
 	}

@@ -148,7 +148,7 @@ type opened struct {
 	in    source
 	m     *onnxload.Model            // nil where it is a recording
 	rec   *recording.Recording       // nil where it is a model
-	bound map[string]*estimate.Bound // by the sizes of its dimensions
+	bound map[string]*estimate.Model // by the sizes of its dimensions
 	other *opened                    // what it is compared with; may be nil
 	names map[string]bool            // of its inputs and of their symbols; nil until somebody asks
 }
@@ -163,7 +163,7 @@ func openModel(e *env, in source, s *settings, p *progress) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &opened{in: in, m: m, bound: map[string]*estimate.Bound{}}, nil
+	return &opened{in: in, m: m, bound: map[string]*estimate.Model{}}, nil
 }
 
 func (o *opened) close() {

@@ -7,7 +7,7 @@ import (
 )
 
 // fitting answers how a training step would fit, where that is asked for.
-func (a *questions) fitting(p *progress, in source, bound *estimate.Bound, r *estimate.Report,
+func (a *questions) fitting(p *progress, in source, bound *estimate.Model, r *estimate.Report,
 	step *estimate.Step) error {
 	if !a.ways && !a.blocks {
 		return nil

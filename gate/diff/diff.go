@@ -15,10 +15,10 @@ const Schema = "memestimate-diff/1"
 
 // A Diff is what changes from one model to another, under one or several settings.
 type Diff struct {
-	Schema string         `json:"schema"`
-	Base   estimate.Model `json:"base"`
-	Head   estimate.Model `json:"head"`
-	Cases  []Case         `json:"cases"`
+	Schema string             `json:"schema"`
+	Base   estimate.ModelInfo `json:"base"`
+	Head   estimate.ModelInfo `json:"head"`
+	Cases  []Case             `json:"cases"`
 }
 
 // Empty reports whether nothing changes under any settings.
