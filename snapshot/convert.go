@@ -58,10 +58,7 @@ func (m *machine) line(v value) (int64, bool) {
 	if v.kind == kInt {
 		return v.n, true
 	}
-	if b := m.bigBytes(v); len(b) == 9 && b[8] == 0 {
-		return int64(binary.LittleEndian.Uint64([]byte(b))), true
-	}
-	return 0, false
+	return m.unsigned(v)
 }
 
 func (m *machine) bigBytes(v value) string {
@@ -223,7 +220,13 @@ func (m *machine) event(device int, items []value) (value, error) {
 				return value{}, err
 			}
 			action = true
-		case idAddr, idDeviceFree, idSize, idTime, idStream:
+		case idAddr:
+			n, ok := m.unsigned(v)
+			if !ok {
+				return value{}, m.event0(device, "addr is no integer from 0 to 2^64-1")
+			}
+			e.Addr, addr = n, true
+		case idDeviceFree, idSize, idTime, idStream:
 			if v.kind != kInt {
 				return value{}, m.event0(device, m.strings[id]+" is no 64 bit integer")
 			}
@@ -231,8 +234,6 @@ func (m *machine) event(device int, items []value) (value, error) {
 				return value{}, m.event0(device, m.strings[id]+" is negative or beyond 2^63")
 			}
 			switch id {
-			case idAddr:
-				e.Addr, addr = v.n, true
 			case idDeviceFree:
 				e.Addr, free = v.n, true
 			case idSize:
@@ -274,8 +275,8 @@ func (m *machine) event(device int, items []value) (value, error) {
 		return value{}, m.event0(device, "neither addr nor device_free")
 	case addr && free:
 		return value{}, m.event0(device, "both addr and device_free")
-	case e.Action != OOM && e.Addr > math.MaxInt64-e.Size:
-		return value{}, m.event0(device, "its end is beyond 2^63")
+	case e.Action != OOM && pastEnd(e.Addr, e.Size):
+		return value{}, m.event0(device, "its end is beyond 2^63, or beyond 2^64 where it begins above that")
 	}
 	if free {
 		e.odd |= freeForAddr

@@ -132,12 +132,12 @@ func (p *player) rewind() error {
 			l.live.Set(e.Addr, b)
 		case SegmentAlloc, SegmentMap:
 			if !l.cutRegion(e.Addr, e.Size) {
-				p.doubt("event %d: %s at %#x is not in the snapshot's segments", i, p.s.ActionName(e.Action), e.Addr)
+				p.doubt("event %d: %s at %#x is not in the snapshot's segments", i, p.s.ActionName(e.Action), uint64(e.Addr))
 			}
 		case SegmentFree, SegmentUnmap:
 			if _, ok := l.find(e.Addr); ok {
 				return fmt.Errorf("device %d: event %d: %s at %#x, which is in use at that time", p.h.Device, i,
-					p.s.ActionName(e.Action), e.Addr)
+					p.s.ActionName(e.Action), uint64(e.Addr))
 			}
 			l.addRegion(p.regionOf(e))
 		}
@@ -189,14 +189,14 @@ func (p *player) sizeBlocks(addrs []int64) {
 			end := l.next(a, r.end)
 			var fits bool
 			if b.size, fits = l.sizeUpTo(r, end, a, requested); !fits {
-				p.doubt("%#x, freed in the trace, was in no segment that is known", a)
+				p.doubt("%#x, freed in the trace, was in no segment that is known", uint64(a))
 			}
 			if spare := end - a - least; spare > 0 && least > smallSize && !r.expandable {
 				unsure++
 				p.h.Unsure += max(min(spare, smallSize), b.size-least)
 			}
 		} else {
-			p.doubt("%#x, freed in the trace, was in no segment that is known", a)
+			p.doubt("%#x, freed in the trace, was in no segment that is known", uint64(a))
 		}
 		l.live.Set(a, b)
 	}
@@ -253,7 +253,7 @@ func raise(p *Peak, bytes int64, event int) {
 func (p *player) alloc(i int, e *Event) {
 	if old, ok := p.layout.live.Get(e.Addr); ok {
 		// Frees can be left out of a recording (skip_actions).
-		p.doubt("event %d: allocates %#x, which was not freed", i, e.Addr)
+		p.doubt("event %d: allocates %#x, which was not freed", i, uint64(e.Addr))
 		p.drop(e.Addr, old)
 	}
 	if p.freed != nil {
@@ -261,7 +261,7 @@ func (p *player) alloc(i int, e *Event) {
 	}
 	size, fits := p.layout.size(e.Addr, e.Size)
 	if !fits {
-		p.doubt("event %d: allocates %d bytes at %#x, where there is no room for them", i, e.Size, e.Addr)
+		p.doubt("event %d: allocates %d bytes at %#x, where there is no room for them", i, e.Size, uint64(e.Addr))
 	}
 	p.layout.live.Set(e.Addr, liveBlock{size: size, origin: int32(i)})
 	if p.took != nil {
@@ -279,16 +279,16 @@ func (p *player) free(i int, e *Event) error {
 	b, ok := p.layout.live.Get(e.Addr)
 	if !ok {
 		if p.allocs && p.wasFreed(i, e.Addr) {
-			return fmt.Errorf("device %d: event %d frees %#x, which is free already", p.h.Device, i, e.Addr)
+			return fmt.Errorf("device %d: event %d frees %#x, which is free already", p.h.Device, i, uint64(e.Addr))
 		}
-		p.doubt("event %d: frees %#x, which nothing allocated", i, e.Addr)
+		p.doubt("event %d: frees %#x, which nothing allocated", i, uint64(e.Addr))
 		return nil
 	}
 	if n := p.requested(b); n != e.Size {
-		p.doubt("event %d: frees %d bytes at %#x, where %d were allocated", i, e.Size, e.Addr, n)
+		p.doubt("event %d: frees %d bytes at %#x, where %d were allocated", i, e.Size, uint64(e.Addr), n)
 	}
 	if e.Action == FreeRequested && b.pending {
-		return fmt.Errorf("device %d: event %d frees %#x, which is free already", p.h.Device, i, e.Addr)
+		return fmt.Errorf("device %d: event %d frees %#x, which is free already", p.h.Device, i, uint64(e.Addr))
 	}
 	if e.Action == FreeCompleted {
 		p.drop(e.Addr, b)
@@ -351,7 +351,7 @@ func (p *player) compareEnd() {
 			b := &g.Blocks[k]
 			l, ok := p.layout.live.Get(b.Addr)
 			if ok != (b.State != Inactive) || ok && l.size != b.Size {
-				p.doubt("the block at %#x is another at the end of the trace", b.Addr)
+				p.doubt("the block at %#x is another at the end of the trace", uint64(b.Addr))
 			}
 		}
 	}

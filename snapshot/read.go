@@ -215,7 +215,7 @@ func (m *machine) disjoint() error {
 	for i := 1; i < len(order); i++ {
 		x, y := &seg[order[i-1]], &seg[order[i]]
 		if x.Device == y.Device && y.Addr < x.Addr+x.Total {
-			return fmt.Errorf("segments at %#x and %#x of device %d overlap", x.Addr, y.Addr, x.Device)
+			return fmt.Errorf("segments at %#x and %#x of device %d overlap", uint64(x.Addr), uint64(y.Addr), x.Device)
 		}
 	}
 	return nil

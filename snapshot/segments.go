@@ -1,8 +1,41 @@
 package snapshot
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+)
 
-// size reads a size or an address: an integer from 0 to 2^63-1.
+// address reads an address: an integer from 0 to 2^64-1. Those with the top bit set, as XPUs have them, are negative
+// here; they keep their order and their distances.
+func (m *machine) address(where string, id uint32, v value, to *int64) error {
+	if n, ok := m.unsigned(v); ok {
+		*to = n
+		return nil
+	}
+	return m.fail("%s: %s is no integer from 0 to 2^64-1", where, m.strings[id])
+}
+
+// unsigned returns the bits of an integer from 0 to 2^64-1.
+func (m *machine) unsigned(v value) (int64, bool) {
+	if v.kind == kInt {
+		return v.n, v.n >= 0
+	}
+	b := m.bigBytes(v)
+	if len(b) != 9 || b[8] != 0 {
+		return 0, false
+	}
+	return int64(binary.LittleEndian.Uint64([]byte(b))), true
+}
+
+// pastEnd reports whether so many bytes at an address reach beyond the addresses of its sign.
+func pastEnd(addr, size int64) bool {
+	if addr < 0 {
+		return addr+size > 0
+	}
+	return addr > math.MaxInt64-size
+}
+
+// size reads a size: an integer from 0 to 2^63-1.
 func (m *machine) size(where string, id uint32, v value, to *int64) error {
 	if v.kind != kInt {
 		return m.fail("%s: %s is no 64 bit integer", where, m.strings[id])
@@ -26,7 +59,7 @@ func (m *machine) block(items []value) (value, error) {
 		var err error
 		switch id := uint32(k.n); id {
 		case idAddress:
-			err = m.size("block", id, v, &b.Addr)
+			err = m.address("block", id, v, &b.Addr)
 			b.lacks &^= blockAddress
 		case idSize:
 			err = m.size("block", id, v, &b.Size)
@@ -120,7 +153,7 @@ func (m *machine) segment(items []value) (value, error) {
 			}
 			s.Device = int(v.n)
 		case idAddress:
-			err = m.size("segment", id, v, &s.Addr)
+			err = m.address("segment", id, v, &s.Addr)
 			seen |= needAddr
 		case idTotalSize:
 			err = m.size("segment", id, v, &s.Total)
@@ -145,7 +178,7 @@ func (m *machine) segment(items []value) (value, error) {
 			s.Small = uint32(v.n) == idSmall
 			s.lacks &^= segmentType
 		case idPool:
-			if v.kind != kObject || len(m.objects[v.n].items) != 2 || m.objects[v.n].kind != Tuple ||
+			if v.kind != kObject || len(m.objects[v.n].items) != 2 || m.objects[v.n].kind != Tuple && m.objects[v.n].kind != List ||
 				m.objects[v.n].items[0].kind != kInt || m.objects[v.n].items[1].kind != kInt {
 				return value{}, m.fail("segment: segment_pool_id is no pair of integers")
 			}
@@ -177,8 +210,8 @@ func (m *machine) segment(items []value) (value, error) {
 	if seen != needAddr|needTotal|needBlocks {
 		return value{}, m.fail("segment: wanted address, total_size and blocks")
 	}
-	if s.Addr > math.MaxInt64-s.Total {
-		return value{}, m.fail("segment: its end is beyond 2^63")
+	if pastEnd(s.Addr, s.Total) {
+		return value{}, m.fail("segment: its end is beyond 2^63, or beyond 2^64 where it begins above that")
 	}
 	// The allocator walks a segment's blocks from its beginning to its end.
 	at, end := s.Addr, s.Addr+s.Total
@@ -188,16 +221,16 @@ func (m *machine) segment(items []value) (value, error) {
 			b.Addr = at
 		}
 		if b.Addr != at {
-			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap", s.Addr,
-				i, b.Addr, at)
+			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap", uint64(s.Addr),
+				i, uint64(b.Addr), uint64(at))
 		}
 		if b.Size > end-at {
-			return value{}, m.fail("segment at %#x: block %d reaches beyond the segment's end", s.Addr, i)
+			return value{}, m.fail("segment at %#x: block %d reaches beyond the segment's end", uint64(s.Addr), i)
 		}
 		at += b.Size
 	}
 	if at != end && len(s.Blocks) > 0 {
-		return value{}, m.fail("segment at %#x: blocks add up to %d bytes, wanted its %d", s.Addr, at-s.Addr, s.Total)
+		return value{}, m.fail("segment at %#x: blocks add up to %d bytes, wanted its %d", uint64(s.Addr), at-s.Addr, s.Total)
 	}
 	m.s.Segments = append(m.s.Segments, s)
 	return value{int64(len(m.s.Segments) - 1), kSegment}, nil

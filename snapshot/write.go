@@ -208,7 +208,17 @@ func (p *pickler) end(extra []Pair) {
 	p.raw(opSetItems)
 }
 
-func (p *pickler) keyInt(key string, n int64)      { p.text(key); p.int(n) }
+func (p *pickler) keyInt(key string, n int64) { p.text(key); p.int(n) }
+
+// keyAddress writes an address; one with the top bit set has nine bytes, of which the last is no sign.
+func (p *pickler) keyAddress(key string, n int64) {
+	if p.text(key); n >= 0 {
+		p.int(n)
+		return
+	}
+	p.raw(append(binary.LittleEndian.AppendUint64([]byte{opLong1, 9}, uint64(n)), 0)...)
+}
+
 func (p *pickler) keyText(key, s string)           { p.text(key); p.text(s) }
 func (p *pickler) keyBool(key string, v bool)      { p.text(key); p.bool(v) }
 func (p *pickler) keyStack(key string, id StackID) { p.text(key); p.stack(id) }
@@ -311,7 +321,7 @@ func (p *pickler) top() {
 func (p *pickler) segment(s *Segment) {
 	p.begin()
 	p.keyInt("device", int64(s.Device))
-	p.keyInt("address", s.Addr)
+	p.keyAddress("address", s.Addr)
 	p.keyInt("total_size", s.Total)
 	p.keyInt("allocated_size", s.Allocated)
 	if s.lacks&segmentActive == 0 {
@@ -341,7 +351,7 @@ func (p *pickler) segment(s *Segment) {
 		b := &s.Blocks[i]
 		p.begin()
 		if b.lacks&blockAddress == 0 {
-			p.keyInt("address", b.Addr)
+			p.keyAddress("address", b.Addr)
 		}
 		p.keyInt("size", b.Size)
 		if b.lacks&blockRequested == 0 {
@@ -362,7 +372,7 @@ func (p *pickler) event(e *Event) {
 	if e.odd&freeForAddr != 0 || e.Action == OOM && e.odd&addrOfOOM == 0 {
 		p.keyInt("device_free", e.Addr)
 	} else {
-		p.keyInt("addr", e.Addr)
+		p.keyAddress("addr", e.Addr)
 	}
 	p.keyInt("size", e.Size)
 	if e.odd&noStream == 0 {

@@ -20,7 +20,7 @@ type eventJSON struct {
 	Event    int      `json:"event"`
 	Time     int64    `json:"time_us"`
 	Action   string   `json:"action"`
-	Addr     int64    `json:"addr"`
+	Addr     uint64   `json:"addr"`
 	Size     int64    `json:"size_bytes"`
 	Stream   int64    `json:"stream"`
 	Where    string   `json:"where"`
@@ -39,7 +39,7 @@ type sieve struct {
 	addr      string
 	regex     string
 	leastSize int64
-	at        int64 // the address, -1 for any
+	at        uint64 // the address, where there is an addr
 }
 
 func (f *sieve) flags(cmd *cobra.Command) {
@@ -55,7 +55,6 @@ func (f *sieve) flags(cmd *cobra.Command) {
 }
 
 func (f *sieve) check() error {
-	f.at = -1
 	if f.least != "" {
 		n, err := spelling.Size(f.least)
 		if err != nil {
@@ -64,8 +63,8 @@ func (f *sieve) check() error {
 		f.leastSize = n
 	}
 	if f.addr != "" {
-		n, err := strconv.ParseInt(f.addr, 0, 64)
-		if err != nil || n < 0 {
+		n, err := strconv.ParseUint(f.addr, 0, 64)
+		if err != nil {
 			return usagef("--addr %q, wanted an address such as 0x7f0000000000", f.addr)
 		}
 		f.at = n
@@ -145,7 +144,7 @@ func events(s *snapshot.Snapshot, device int, f *sieve, label *snapshot.Labeler,
 			continue
 		case len(f.actions) > 0 && !slices.Contains(f.actions, action):
 			continue
-		case f.at >= 0 && (e.Addr != f.at || e.Action == snapshot.OOM):
+		case f.addr != "" && (uint64(e.Addr) != f.at || e.Action == snapshot.OOM):
 			continue
 		case !match(e.Stack):
 			continue
@@ -155,7 +154,7 @@ func events(s *snapshot.Snapshot, device int, f *sieve, label *snapshot.Labeler,
 			continue
 		}
 		note := &s.Notes[e.Note]
-		j := eventJSON{Event: i, Time: e.Time, Action: action, Addr: e.Addr, Size: e.Size, Stream: s.Streams[e.Stream],
+		j := eventJSON{Event: i, Time: e.Time, Action: action, Addr: uint64(e.Addr), Size: e.Size, Stream: s.Streams[e.Stream],
 			Where: s.UserSite(e.Stack), Label: label.Event(e),
 			Metadata: note.UserMetadata, Context: note.CompileContext, Category: note.Category, Frames: []string{}}
 		for _, k := range s.Stack(e.Stack) {

@@ -30,7 +30,7 @@ type exportedFrame struct {
 
 type exportedSegment struct {
 	Device     int             `json:"device"`
-	Addr       int64           `json:"address"`
+	Addr       uint64          `json:"address"`
 	Total      int64           `json:"total_bytes"`
 	Allocated  int64           `json:"allocated_bytes"`
 	Active     int64           `json:"active_bytes"`
@@ -44,7 +44,7 @@ type exportedSegment struct {
 }
 
 type exportedBlock struct {
-	Addr      int64  `json:"address"`
+	Addr      uint64 `json:"address"`
 	Size      int64  `json:"bytes"`
 	Requested int64  `json:"requested_bytes"`
 	State     string `json:"state"`
@@ -58,7 +58,7 @@ type exportedTrace struct {
 
 type exportedEvent struct {
 	Action   string `json:"action"`
-	Addr     int64  `json:"addr"` // of an oom: what the device had free
+	Addr     uint64 `json:"addr"` // of an oom: what the device had free
 	Size     int64  `json:"bytes"`
 	Stream   int64  `json:"stream"`
 	Time     int64  `json:"time_us"`
@@ -113,10 +113,10 @@ func export(s *snapshot.Snapshot, file string) *exported {
 	}
 	for i := range s.Segments {
 		g := &s.Segments[i]
-		k := exportedSegment{g.Device, g.Addr, g.Total, g.Allocated, g.Active, g.Requested, g.Stream, g.Pool, g.Small,
+		k := exportedSegment{g.Device, uint64(g.Addr), g.Total, g.Allocated, g.Active, g.Requested, g.Stream, g.Pool, g.Small,
 			g.Expandable, int(g.Stack), []exportedBlock{}}
 		for _, b := range g.Blocks {
-			k.Blocks = append(k.Blocks, exportedBlock{b.Addr, b.Size, b.Requested, b.State.String(), int(b.Stack)})
+			k.Blocks = append(k.Blocks, exportedBlock{uint64(b.Addr), b.Size, b.Requested, b.State.String(), int(b.Stack)})
 		}
 		x.Segments = append(x.Segments, k)
 	}
@@ -124,7 +124,7 @@ func export(s *snapshot.Snapshot, file string) *exported {
 		k := exportedTrace{Device: d, Events: make([]exportedEvent, 0, t.Len())}
 		for _, e := range t.All() {
 			n := &s.Notes[e.Note]
-			k.Events = append(k.Events, exportedEvent{s.ActionName(e.Action), e.Addr, e.Size, s.Streams[e.Stream], e.Time,
+			k.Events = append(k.Events, exportedEvent{s.ActionName(e.Action), uint64(e.Addr), e.Size, s.Streams[e.Stream], e.Time,
 				int(e.Stack), n.CompileContext, n.UserMetadata, n.Category})
 		}
 		x.Traces = append(x.Traces, k)

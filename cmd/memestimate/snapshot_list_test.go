@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,7 +117,7 @@ func TestSnapshotEvents(t *testing.T) {
 			t.Errorf("%q: %d events, wanted %d", c.args, r.Count, c.want)
 		}
 	}
-	callJSON(t, &r, "snapshot", "events", measuredOOM, "--addr", "0x"+strings.ToLower(hexOf(address)), "--regex",
+	callJSON(t, &r, "snapshot", "events", measuredOOM, "--addr", fmt.Sprintf("%#x", address), "--regex",
 		"network", "--min-size", "4MiB")
 	if r.Count == 0 || r.Count > 4 {
 		t.Errorf("%d events at %#x", r.Count, address)
@@ -134,15 +135,6 @@ func TestSnapshotEvents(t *testing.T) {
 		{"--regex", "("}, {"--by", "day"}, {"-n", "-1"}} {
 		call(t, nil, exitUsage, append([]string{"snapshot", "events", measuredOOM}, args...)...)
 	}
-}
-
-func hexOf(n int64) string {
-	const digits = "0123456789abcdef"
-	out := ""
-	for ; n > 0; n >>= 4 {
-		out = string(digits[n&15]) + out
-	}
-	return out
 }
 
 // The whole file comes out as JSON, as its schema says.

@@ -23,7 +23,7 @@ func (x *runner) rebuild(begin []snapshot.Segment) error {
 				err = x.a.Free(whole)
 			}
 			if err != nil {
-				return fmt.Errorf("segment at %#x: %w", g.Addr, err)
+				return fmt.Errorf("segment at %#x: %w", uint64(g.Addr), err)
 			}
 		}
 		for k := range g.Blocks {
@@ -31,10 +31,10 @@ func (x *runner) rebuild(begin []snapshot.Segment) error {
 			for _, size := range pieces(g, b) {
 				block, err := x.a.Malloc(size, stream)
 				if err != nil {
-					return fmt.Errorf("block at %#x: %w", b.Addr, err)
+					return fmt.Errorf("block at %#x: %w", uint64(b.Addr), err)
 				}
 				if x.a.Size(block) != size {
-					x.doubt("the block at %#x has %d bytes, %d in the recording", b.Addr, x.a.Size(block), size)
+					x.doubt("the block at %#x has %d bytes, %d in the recording", uint64(b.Addr), x.a.Size(block), size)
 				}
 				if b.State == snapshot.Inactive {
 					filler = append(filler, block)
@@ -82,7 +82,7 @@ func (x *runner) refill(begin []snapshot.Segment) error {
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("block at %#x: %w", b.Addr, err)
+				return fmt.Errorf("block at %#x: %w", uint64(b.Addr), err)
 			}
 			x.keep(b, block, stream)
 		}

@@ -268,7 +268,7 @@ func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
 		x.live[e.Addr] = held{block: b, stream: stream}
 		x.now += x.a.Size(b)
 		if x.exact && e.Size > 0 && x.a.Address(b) != e.Addr && len(x.asked) > 0 && x.given > 0 {
-			x.doubt("event %d is at %#x, %#x in the recording", i, x.a.Address(b), e.Addr)
+			x.doubt("event %d is at %#x, %#x in the recording", i, uint64(x.a.Address(b)), uint64(e.Addr))
 		}
 	case snapshot.FreeRequested, snapshot.FreeCompleted:
 		h, ok := x.live[e.Addr]
