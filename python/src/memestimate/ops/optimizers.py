@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..core.session import Session
-from ..values.guesses import SLOPE
+from ..values.facts import facts
 
 _FLATTER = 0.89  # less than the part of the slope, 0.9, that `_strong_wolfe` accepts
 
@@ -63,7 +63,7 @@ def _search(session: Session) -> None:
     def gradient(optimizer: torch.optim.LBFGS) -> torch.Tensor:
         nonlocal slope
         found: torch.Tensor = gather(optimizer)  # type: ignore[no-untyped-call]
-        found.__dict__[SLOPE] = slope
+        facts(found).slope = slope
         slope *= _FLATTER
         return found
 

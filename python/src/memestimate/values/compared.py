@@ -13,10 +13,12 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from . import facts
+from .facts import Of
+
 if TYPE_CHECKING:
     from .values import Values
 
-_ATTRIBUTE = "_memestimate_compared"
 _MOST = 1 << 20  # elements that are kept
 _COMPARED = ("eq", "ne", "ge", "gt", "le", "lt")
 
@@ -32,22 +34,22 @@ class Compared:
         fits = source.numel() <= _MOST and not source.requires_grad
         if fits and isinstance(tensor, FakeTensor) and tensor.shape == source.shape:
             data = source.detach().to(tensor.dtype).clone()
-            tensor.__dict__[_ATTRIBUTE] = data, self._values.epoch(tensor)
+            facts.facts(tensor).data = Of(data, self._values.epoch(tensor))
             self._values.numbers.keep(tensor, data)
 
     def follow(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> torch.Tensor | None:
         """What a comparison with a number gives; a view of what is kept is kept."""
         source = args[0] if args and isinstance(args[0], FakeTensor) else None
-        kept = None if source is None else source.__dict__.get(_ATTRIBUTE)
-        if source is None or kept is None or kept[1] != self._values.epoch(source) or kwargs:
+        kept = None if source is None else facts.known(source).data
+        if source is None or kept is None or kept.epoch != self._values.epoch(source) or kwargs:
             return None
         rest = args[1:]
         if any(isinstance(value, torch.Tensor) for value in rest) or not isinstance(out, FakeTensor):
             return None
         name = func._schema.name.removeprefix("aten::")
         if name in _COMPARED:
-            found: torch.Tensor = func(kept[0], *rest)
+            found: torch.Tensor = func(kept.fact, *rest)
             return found
         if func.is_view:
-            out.__dict__[_ATTRIBUTE] = func(kept[0], *rest), self._values.epoch(out)
+            facts.facts(out).data = Of(func(kept.fact, *rest), self._values.epoch(out))
         return None

@@ -7,7 +7,6 @@ peak is another, the recording depends on data there, and says so.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
 import os
@@ -107,7 +106,6 @@ class Decisions:
         self.change = change
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
         self.places: dict[str, Place] = {}
-        self._asserted: dict[ast.expr, Any] = {}  # what was taken last where something is asserted of it
         self._last: Place | None = None
         self._began = time.monotonic()
         self._left = _MOST_CHANGED
@@ -128,11 +126,11 @@ class Decisions:
             return type(answer)(max(span, _LARGER))
         return 0.0 if answer else 1.0
 
-    def going_on(self, answer: Any, made: Callable[[Any], Any] = lambda value: value) -> Any:
-        """The answer to take so that what the program itself asserts of it holds; `made` is what it gets of one."""
+    def going_on(self, answer: Any) -> Any:
+        """The answer to take so that what the program itself asserts of it holds."""
         frame = self._session.frames.asking()
-        found = asserted.going_on(frame, answer, self._asserted, made)
-        if found is not answer and found != answer and frame is not None:  # NaN is no other answer than itself
+        found = asserted.going_on(frame, answer)
+        if found != answer and answer == answer and frame is not None:  # NaN is no other answer than itself
             where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
             self._session.note("asserted", f"{where} got {found}, with which what the program asserts there holds")
         return found

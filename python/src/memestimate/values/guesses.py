@@ -6,19 +6,18 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..core.tensors import tensors
+from .facts import Guess, facts, known
 
 if TYPE_CHECKING:
     from .values import Values
 
-_ATTRIBUTE = "_memestimate_guess"
-SLOPE = "_memestimate_slope"  # of a gradient: what its product with a direction of search is taken to be
 _TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # what a sane program checks
 _FINITE = ("isfinite", "isnan", "isinf")
 # What keeps each element of a tensor of whole numbers as far from another's as it was: where a slice begins and ends.
@@ -43,17 +42,6 @@ _SEEN = (
 )
 
 
-class Guess(NamedTuple):
-    """What a tensor of one element is taken to hold."""
-
-    value: bool | int | float | complex
-    made_by: str = ""  # the operator that gave it
-    span: int = 0  # the largest dimension of the tensor that it was taken from: an index is below that
-    counted: torch.Tensor | None = None  # the mask whose elements it counts
-    sane: bool = False  # whether a number is finite: it is, or nothing would be worth recording
-    among: torch.Tensor | None = None  # known whole numbers of which its tensor holds some: which is not known
-
-
 class Guesses:
     """Guesses by tensor: part of what is known of values."""
 
@@ -62,7 +50,7 @@ class Guesses:
 
     def of(self, tensor: torch.Tensor) -> Guess:
         """What to take for an unknown value."""
-        found: Guess | None = tensor.__dict__.get(_ATTRIBUTE)
+        found = known(tensor).guess
         return Guess(_plausible(tensor.dtype)) if found is None else found
 
     def follow(self, tensor: FakeTensor, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -77,8 +65,8 @@ class Guesses:
             numbers = first.dtype is not torch.bool or tensor.dtype.is_floating_point
             guess = Guess(float(count) if tensor.dtype.is_floating_point else count, name, span)
             guess = guess if numbers else guess._replace(counted=first)
-        elif name == "dot" and SLOPE in args[0].__dict__ and args[0] is not args[1]:
-            guess = Guess(args[0].__dict__[SLOPE], name)
+        elif name == "dot" and (slope := known(args[0]).slope) is not None and args[0] is not args[1]:
+            guess = Guess(slope, name)
         elif name in _ENDS and first is not None and (among := self.of(first).among) is not None:
             guess = Guess(int(_ENDS[name](among)), name, span)
         elif name in ("all", "any") and first is not None and (share := self._share(first)) in (0.0, 1.0):
@@ -90,7 +78,7 @@ class Guesses:
             asks = name in _FINITE or is_finite(name, args) is not None
             sane = asks or (bool(given) and all(self._is_sane(t) for t in given))
             guess = Guess(_plausible(tensor.dtype) if computed is None else computed, name, span, sane=sane)
-        tensor.__dict__[_ATTRIBUTE] = guess
+        facts(tensor).guess = guess
 
     def move(self, out: FakeTensor, func: OpOverload, args: Sequence[Any]) -> None:
         """Guess what a call gives that adds to whole numbers of which each is guessed alike, or looks at them."""
@@ -99,18 +87,18 @@ class Guesses:
         if source is None or source.dtype.is_floating_point or source.dtype is torch.bool or source.numel() == 1:
             return
         guess = self.of(source)
-        known = self._values.get(source) if name in _CHOOSES else None
-        if known is not None and known.numel() > 0:
-            out.__dict__[_ATTRIBUTE] = guess._replace(among=known)
+        whole = self._values.get(source) if name in _CHOOSES else None
+        if whole is not None and whole.numel() > 0:
+            facts(out).guess = guess._replace(among=whole)
         elif name in _MOVED and isinstance(args[1], int) and isinstance(guess.value, int):
-            out.__dict__[_ATTRIBUTE] = guess._replace(value=_MOVED[name](guess.value, args[1]), among=None)
-        elif name in _SEEN and _ATTRIBUTE in source.__dict__:
-            out.__dict__[_ATTRIBUTE] = guess
+            facts(out).guess = guess._replace(value=_MOVED[name](guess.value, args[1]), among=None)
+        elif name in _SEEN and known(source).guess is not None:
+            facts(out).guess = guess
 
     def _share(self, mask: torch.Tensor) -> float | None:
         """Which part of a mask that nobody knows is set, if that is all or nothing."""
-        known = self._values.shares.of(mask)
-        return known.share if mask.numel() > 1 and known.is_exact else None
+        share = self._values.shares.of(mask)
+        return share.share if mask.numel() > 1 and share.is_exact else None
 
     def _is_sane(self, tensor: torch.Tensor) -> bool:
         """Whether it says of each element that it is finite, or that it is not."""
@@ -134,10 +122,10 @@ class Guesses:
 
     def _real(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            known = self._values.get(value)
-            if known is None:
+            held = self._values.get(value)
+            if held is None:
                 return torch.full(value.shape, self.of(value).value, dtype=value.dtype, device="cpu")
-            return known.clone()
+            return held.clone()
         if isinstance(value, (list, tuple)):
             return [self._real(item) for item in value]
         return torch.device("cpu") if isinstance(value, torch.device) else value

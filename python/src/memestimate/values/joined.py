@@ -7,28 +7,19 @@ others are not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..core.tensors import tensors
-from .shares import Known
+from . import facts
+from .facts import Parts
 
 if TYPE_CHECKING:
     from .values import Values
 
-_ATTRIBUTE = "_memestimate_parts"
 _DIMENSION = {"split": 2, "split_with_sizes": 2, "slice": 1, "select": 1, "unbind": 1}  # where it stands
-
-
-class Parts(NamedTuple):
-    """The parts of a tensor, along one dimension."""
-
-    dim: int
-    ends: tuple[int, ...]
-    known: tuple[Known, ...]
-    epoch: int  # of the tensor's storage
 
 
 class Joined:
@@ -43,7 +34,7 @@ class Joined:
         if name == "cat":
             self._join(args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0), out)
         elif name in _DIMENSION and isinstance(args[0], FakeTensor):
-            parts: Parts | None = args[0].__dict__.get(_ATTRIBUTE)
+            parts = facts.known(args[0]).parts
             position = _DIMENSION[name]
             dim = args[position] if len(args) > position else kwargs.get("dim", 0)
             if parts is None or parts.epoch != self._values.epoch(args[0]) or parts.dim != dim % args[0].dim():
@@ -62,7 +53,7 @@ class Joined:
         for tensor in joined:
             end += tensor.shape[dim]
             ends.append(end)
-        out.__dict__[_ATTRIBUTE] = Parts(dim, tuple(ends), known, self._values.epoch(out))
+        facts.facts(out).parts = Parts(dim, tuple(ends), known, self._values.epoch(out))
 
 
 def _first(parts: Parts, i: int) -> int:

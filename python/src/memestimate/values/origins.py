@@ -9,43 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..core.tensors import tensors
+from . import facts
+from .facts import Of, Origin, Part
 from .masks import is_mask
 
 if TYPE_CHECKING:
     from .values import Values
 
-_ATTRIBUTE = "_memestimate_origin"
 _SAME = ("view", "_unsafe_view", "alias", "detach", "clone", "_to_copy", "unsqueeze", "squeeze", "unbind")
 _SOME = ("select", "slice", "split", "split_with_sizes")
 _COMPARED = ("eq", "ge", "gt", "le", "lt")
 _EITHER = ("bitwise_or", "logical_or", "add")
 _ANY = 1 << 62  # more than there are
 _BOTH = ("bitwise_and", "logical_and", "mul")
-
-
-class Part(NamedTuple):
-    """So many elements, at most, that lie between two limits."""
-
-    most: int
-    low: float
-    high: float
-
-
-class Origin(NamedTuple):
-    """What is known of the elements of a tensor, or of those that a mask or indices choose.
-
-    `chosen` says of which tensor they are, at one point of time; empty where the elements themselves are meant.
-    """
-
-    parts: tuple[Part, ...]
-    chosen: tuple[Any, ...] = ()
 
 
 class Origins:
@@ -86,14 +69,11 @@ class Origins:
         for tensor in tensors(out):
             if isinstance(tensor, FakeTensor):
                 parts = tuple(part._replace(most=min(part.most, tensor.numel())) for part in origin.parts)
-                tensor.__dict__[_ATTRIBUTE] = Origin(parts, origin.chosen), self._values.epoch(tensor)
+                facts.facts(tensor).origin = Of(Origin(parts, origin.chosen), self._values.epoch(tensor))
 
     def _of(self, tensor: Any) -> Origin | None:
-        found = tensor.__dict__.get(_ATTRIBUTE) if isinstance(tensor, FakeTensor) else None
-        if found is None or found[1] != self._values.epoch(tensor):
-            return None
-        origin: Origin = found[0]
-        return origin
+        found = facts.known(tensor).origin if isinstance(tensor, FakeTensor) else None
+        return found.fact if found is not None and found.epoch == self._values.epoch(tensor) else None
 
     def _place(self, tensor: FakeTensor) -> tuple[Any, ...]:
         """Which elements of which storage a tensor has, and as of when."""

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..core.handlers import Arguments, Handler, Keywords, Table
 from ..core.session import Session
 from .decisions import Decisions
-from .guesses import Guess
+from .facts import Guess
 from .shares import spread
 from .usage import Usage
 from .values import Values

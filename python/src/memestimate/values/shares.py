@@ -12,41 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..core.tensors import tensors
+from . import facts
+from .facts import Known, Of
 from .guesses import is_finite
 
 if TYPE_CHECKING:
     from .values import Values
-
-_ATTRIBUTE = "_memestimate_share"
-
-
-class Known(NamedTuple):
-    """What is known of the elements of a tensor whose values nobody knows."""
-
-    share: float | None = None  # of the elements that are not zero
-    choices: int = 0  # among how many alternatives each element chooses; 0 for none
-    most: bool = False  # no larger share is possible
-    whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
-    uniform: int = 0  # of how many draws they are, evenly between zero and one
-    chance: float = 0.0  # with which each is set, drawn by itself
-    mask: bool = False  # each number is zero or one, as those of a mask are that was made numbers
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether no larger share is possible."""
-        return self.most or self.is_exact
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether none is set, or all are: a bound of all is not that."""
-        return self.share == 0.0 or (self.share == 1.0 and not self.most)
 
 
 _NOTHING = Known()
@@ -113,11 +91,8 @@ class Shares:
 
     def of(self, tensor: Any) -> Known:
         """What is known about a tensor."""
-        found = tensor.__dict__.get(_ATTRIBUTE) if isinstance(tensor, FakeTensor) else None
-        if found is None or found[1] != self._values.epoch(tensor):
-            return _NOTHING
-        known: Known = found[0]
-        return known
+        found = facts.known(tensor).share if isinstance(tensor, FakeTensor) else None
+        return found.fact if found is not None and found.epoch == self._values.epoch(tensor) else _NOTHING
 
     def is_mask(self, tensor: torch.Tensor) -> bool:
         """Whether each element says yes or no, be it by a number."""
@@ -150,7 +125,7 @@ class Shares:
         for tensor in tensors(out):
             # Of the results of topk it is the indices that are a choice.
             if isinstance(tensor, FakeTensor) and (known.choices == 0 or not tensor.dtype.is_floating_point):
-                tensor.__dict__[_ATTRIBUTE] = known, self._values.epoch(tensor)
+                facts.facts(tensor).share = Of(known, self._values.epoch(tensor))
 
     def _nonzero(self, tensor: Any) -> Known:
         found = self.of(tensor)

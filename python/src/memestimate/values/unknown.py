@@ -25,7 +25,6 @@ from .values import Values
 aten = torch.ops.aten
 
 _FILLED = 1 << 20  # elements of a copy that are filled; larger ones stay zero, which takes no memory
-_ASSERTED = 1 << 17  # elements of a copy of which it is looked up what the program asserts
 _SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_empty", "empty_like")
 
 
@@ -136,8 +135,7 @@ class Unknown:
             return torch.full(tensor.shape, value, dtype=tensor.dtype, device="cpu")
 
         before = tensor.detach().flatten()[0].item()
-        few = tensor.numel() <= _ASSERTED
-        first = self._session.part(Decisions).going_on(before, lambda value: leave(all_of(value))) if few else before
+        first = self._session.part(Decisions).going_on(before)
         if tensor.numel() == 1:
             self._note(f"a value copied from the GPU was asked for and taken to be {first}")
         else:

@@ -21,20 +21,20 @@ from ..core.tensors import tensors
 from .chance import Chance
 from .compared import Compared
 from .draws import Draws
+from .facts import Known, Of, facts, forget_value, known
 from .guesses import Guesses
 from .joined import Joined
 from .masks import Room, is_mask, is_zeros_and_ones, set_in, view_of
 from .numbers import Numbers
 from .origins import Origins
 from .real import Real
-from .shares import Known, Shares, spread
+from .shares import Shares, spread
 
 _SMALL = 1 << 16  # elements of a mask whose values are followed where they follow from what it says of each
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
 _COPIED = 1 << 20  # elements of integers and of masks: indices, lengths, tokens, who attends to whom
 _COUNTED = 1 << 24  # elements of a mask, from the host or made of known values: of most is asked how many are set
 _MADE = 1 << 28  # bytes on the host of those that were made, at a time
-_ATTRIBUTE = "_memestimate_value"
 _HOLES = 64  # parts of a storage of which it is followed that they are not known
 
 # What an operator gives whatever its first argument holds.
@@ -76,20 +76,17 @@ class Values:
             return tensor if tensor.device.type == "cpu" else None
         if self.real is not None:
             return self.real.of(tensor)
-        known = self._held(tensor)
-        if known is not None and (holes := self._holes.get(self.serial(tensor))):
+        held = self._held(tensor)
+        if held is not None and (holes := self._holes.get(self.serial(tensor))):
             first, last = _extent(tensor)
             if any(first < end and begin < last for begin, end in holes):
                 return None
-        return known
+        return held
 
     def _held(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor on the pretended GPU holds, where some of its elements may not be known."""
-        known = tensor.__dict__.get(_ATTRIBUTE)
-        if known is None or known[1] != self._epochs.get(self.serial(tensor), 0):
-            return None
-        value: torch.Tensor = known[0]
-        return value
+        value = known(tensor).value
+        return None if value is None or value.epoch != self._epochs.get(self.serial(tensor), 0) else value.fact
 
     def _forget(self, tensor: torch.Tensor) -> None:
         """Something unknown was written into a tensor: forget its elements, or its storage if those are too many."""
@@ -105,8 +102,7 @@ class Values:
 
     def likely(self, tensor: torch.Tensor) -> str:
         """Why what is known of a tensor is only likely: it is drawn, or of before an update; "" if it is certain."""
-        known = tensor.__dict__.get(_ATTRIBUTE) if isinstance(tensor, FakeTensor) else None
-        return "" if known is None else known[2]
+        return known(tensor).likely if isinstance(tensor, FakeTensor) else ""
 
     def set(self, tensor: torch.Tensor, value: torch.Tensor, likely: str = "") -> None:
         """Say what a tensor holds, and why that is only likely, if it is."""
@@ -116,7 +112,8 @@ class Values:
             and tensor.shape == value.shape
             and tensor.dtype == value.dtype
         ):
-            tensor.__dict__[_ATTRIBUTE] = value, self._epochs.get(self.serial(tensor), 0), likely
+            of = facts(tensor)
+            of.value, of.likely = Of(value, self._epochs.get(self.serial(tensor), 0)), likely
 
     def written(self, tensor: torch.Tensor, value: torch.Tensor | None) -> None:
         """A tensor was written by something that nobody sees; None where what is not known."""
@@ -224,7 +221,7 @@ class Values:
                 result = func(*real, **keywords)
         except (RuntimeError, TypeError, ValueError, IndexError):
             for tensor in tensors([args[position] for position in written if position < len(args)]):
-                tensor.__dict__.pop(_ATTRIBUTE, None)
+                forget_value(tensor)
                 self._forget(tensor)
             return
         likely = max(map(self.likely, tensors([list(args), list(kwargs.values())])), default="")

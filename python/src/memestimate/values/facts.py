@@ -1,0 +1,139 @@
+"""What is known of a tensor on the pretended GPU, which has no values: one record each, a field a kind of fact.
+
+Whatever hangs on the values that its storage holds is kept with the storage's epoch (`Values.epoch`), and is over when
+something unknown was written there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+
+_ATTRIBUTE = "_memestimate_facts"
+T = TypeVar("T")
+
+
+class Guess(NamedTuple):
+    """What a tensor of one element is taken to hold."""
+
+    value: bool | int | float | complex
+    made_by: str = ""  # the operator that gave it
+    span: int = 0  # the largest dimension of the tensor that it was taken from: an index is below that
+    counted: torch.Tensor | None = None  # the mask whose elements it counts
+    sane: bool = False  # whether a number is finite: it is, or nothing would be worth recording
+    among: torch.Tensor | None = None  # known whole numbers of which its tensor holds some: which is not known
+
+
+class Known(NamedTuple):
+    """What is known of the elements of a tensor whose values nobody knows."""
+
+    share: float | None = None  # of the elements that are not zero
+    choices: int = 0  # among how many alternatives each element chooses; 0 for none
+    most: bool = False  # no larger share is possible
+    whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
+    uniform: int = 0  # of how many draws they are, evenly between zero and one
+    chance: float = 0.0  # with which each is set, drawn by itself
+    mask: bool = False  # each number is zero or one, as those of a mask are that was made numbers
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no larger share is possible."""
+        return self.most or self.is_exact
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether none is set, or all are: a bound of all is not that."""
+        return self.share == 0.0 or (self.share == 1.0 and not self.most)
+
+
+class Part(NamedTuple):
+    """So many elements, at most, that lie between two limits."""
+
+    most: int
+    low: float
+    high: float
+
+
+class Origin(NamedTuple):
+    """What is known of the elements of a tensor, or of those that a mask or indices choose.
+
+    `chosen` says of which tensor they are, at one point of time; empty where the elements themselves are meant.
+    """
+
+    parts: tuple[Part, ...]
+    chosen: tuple[Any, ...] = ()
+
+
+class Parts(NamedTuple):
+    """The parts of a tensor, along one dimension."""
+
+    dim: int
+    ends: tuple[int, ...]
+    known: tuple[Known, ...]
+    epoch: int  # of the tensor's storage
+
+
+class Of(NamedTuple, Generic[T]):
+    """A fact as of an epoch of the tensor's storage."""
+
+    fact: T
+    epoch: int
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of one tensor.
+
+    Attributes
+    ----------
+    value
+        What it holds, on the host.
+    likely
+        Why that is only likely: it is drawn, or of before an update; "" if it is certain.
+    data
+        What was copied from the host, where it is too much to follow: comparisons are answered of it.
+    share
+        How many of its elements are set, or among how many choices they are.
+    origin
+        Between which limits its elements lie, or those that it chooses.
+    parts
+        What is known of the tensors that it was joined of.
+    guess
+        What its single element is taken to hold.
+    slope
+        What the product of a gradient with a direction of search is taken to be.
+    """
+
+    value: Of[torch.Tensor] | None = None
+    likely: str = ""
+    data: Of[torch.Tensor] | None = None
+    share: Of[Known] | None = None
+    origin: Of[Origin] | None = None
+    parts: Parts | None = None
+    guess: Guess | None = None
+    slope: float | None = None
+
+
+_NONE = Facts()
+
+
+def known(tensor: torch.Tensor) -> Facts:
+    """What is known of a tensor, to be read."""
+    found: Facts = tensor.__dict__.get(_ATTRIBUTE, _NONE)
+    return found
+
+
+def facts(tensor: torch.Tensor) -> Facts:
+    """What is known of a tensor, to be added to."""
+    found: Facts | None = tensor.__dict__.get(_ATTRIBUTE)
+    if found is None:
+        found = tensor.__dict__[_ATTRIBUTE] = Facts()
+    return found
+
+
+def forget_value(tensor: Any) -> None:
+    """A tensor no longer holds what was known."""
+    of = facts(tensor)
+    of.value, of.likely = None, ""
