@@ -1,6 +1,7 @@
 """How much GPU memory a PyTorch training step takes, without a GPU.
 
-PyTorch is imported with the first name that needs it: the program that comes with this package does not.
+A module is imported with the first name that needs it, and PyTorch with it where it does: the program that comes with
+this package needs none of them.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .api.answer import Asked, Batch, Estimate, Fit, Peak
-from .api.program import ProgramError
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from .api.answer import Asked, Batch, Estimate, Fit, Peak
     from .api.ask import estimate, fit
     from .api.configs import from_config
+    from .api.program import ProgramError
     from .api.recorder import Recorder, record
 
 __all__ = [
@@ -32,7 +33,9 @@ __all__ = [
     "record",
 ]
 
-_WITH_TORCH = {
+_MODULES = {  # of names, each imported when it is first asked for
+    **dict.fromkeys(("Asked", "Batch", "Estimate", "Fit", "Peak"), "api.answer"),
+    "ProgramError": "api.program",
     "estimate": "api.ask",
     "fit": "api.ask",
     "from_config": "api.configs",
@@ -42,9 +45,9 @@ _WITH_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_WITH_TORCH[name]}", __name__), name)
+    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -181,7 +181,21 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Batch:
-    """One simulated size of the batch; sizes in bytes."""
+    """One simulated size of the batch.
+
+    Attributes
+    ----------
+    batch : int
+        Its size.
+    allocated, reserved, device, likely, at_most : int
+        As those of `Peak`, in bytes.
+    safe_bytes : int
+        `Peak.safe`.
+    fits : bool
+        Whether ``device`` fits.
+    safe : bool
+        Whether ``safe_bytes`` fits.
+    """
 
     batch: int
     allocated: int
@@ -210,6 +224,8 @@ class Fit:
         What it must fit, in bytes.
     curve : tuple of Batch
         Every size that was simulated.
+    notes : tuple of str
+        What was assumed, in sentences.
     """
 
     batch: int
