@@ -18,6 +18,7 @@ from typing import NoReturn
 from ..core.recording import Enough
 from ..core.session import Way
 from ..values.decisions import Change, Outcome
+from . import launchers
 from .recorder import Recorder
 
 
@@ -26,6 +27,12 @@ def record(asked: argparse.Namespace) -> int:
 
     With ``asked.change`` its answers are changed, and instead of a recording the `Outcome` is written, as JSON.
     """
+    try:
+        if not asked.module:
+            _start_as(launchers.read([asked.script, *asked.arguments]), asked)
+    except ValueError as error:
+        print(f"memestimate: {error}", file=sys.stderr)
+        return 2
     output = asked.output or Path(Path(asked.script).stem + ".mrec")
     way: Way | None = "real-cpu" if asked.real else None
     change = Change.from_json(asked.change) if asked.change else None
@@ -44,8 +51,9 @@ def record(asked: argparse.Namespace) -> int:
         print(f"memestimate: {error}", file=sys.stderr)
         return 2
     if asked.world_size > 1:
+        local = getattr(asked, "local_world_size", asked.world_size)
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
-        os.environ |= {"LOCAL_WORLD_SIZE": str(asked.world_size), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+        os.environ |= {"LOCAL_WORLD_SIZE": str(local), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
     if not asked.once:
         recorder.decisions.again = functools.partial(_again, asked, os.getcwd(), recorder)
     sys.argv = [asked.script, *asked.arguments]
@@ -66,6 +74,15 @@ def record(asked: argparse.Namespace) -> int:
     for code, text in recorder.notes:
         print(f"memestimate: note: {code}: {text}", file=sys.stderr)
     return 0
+
+
+def _start_as(launch: launchers.Launch, asked: argparse.Namespace) -> None:
+    """Take what a launcher says for what was asked; a flag of this command comes before it."""
+    asked.script, asked.arguments, asked.module = launch.script, launch.arguments, launch.module
+    if asked.world_size == 1 and launch.world_size:
+        asked.world_size = launch.world_size
+    os.environ.update(launch.environment)
+    asked.local_world_size = int(launch.environment.get("LOCAL_WORLD_SIZE", asked.world_size))
 
 
 def _run(asked: argparse.Namespace) -> bool:

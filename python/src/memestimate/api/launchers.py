@@ -1,0 +1,104 @@
+"""Scripts as people start them: `torchrun`, `accelerate launch`, `deepspeed` and `python` before the script's name.
+
+The launcher's own parser reads its flags. Of its processes rank 0 is recorded, in this process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a launcher would run."""
+
+    script: str
+    arguments: list[str]
+    module: bool = False
+    world_size: int = 0  # processes; 0 where the launcher does not say
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def read(words: Sequence[str]) -> Launch:
+    """Read a command line that begins with a script or with a launcher.
+
+    Raises
+    ------
+    SystemExit
+        The launcher's parser refuses its flags; it has said why.
+    ValueError
+        The launcher is not installed.
+    """
+    name = os.path.basename(words[0])
+    reader = _READERS.get(name)
+    if reader is None or os.path.isfile(words[0]):
+        return Launch(words[0], list(words[1:]))
+    try:
+        return reader(list(words[1:]))
+    except ImportError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _python(words: list[str]) -> Launch:
+    flags = [word for word in words[:1] if word in ("-u", "-O", "-B")]
+    words = words[len(flags) :]
+    if len(words) > 1 and words[0] == "-m":
+        launcher = _MODULES.get(words[1])
+        return Launch(words[1], words[2:], module=True) if launcher is None else launcher(words[2:])
+    if not words or words[0].startswith("-"):
+        raise ValueError(f"python: no script in {' '.join(words)!r}")
+    return Launch(words[0], words[1:])
+
+
+def _torchrun(words: list[str]) -> Launch:
+    asked = importlib.import_module("torch.distributed.run").parse_args(words)
+    nodes = int(str(asked.nnodes).split(":")[-1])
+    each = str(asked.nproc_per_node)
+    world = nodes * (int(each) if each.isdigit() else 1)
+    return Launch(asked.training_script, asked.training_script_args, asked.module, world, _local(world // nodes))
+
+
+def _accelerate(words: list[str]) -> Launch:
+    if words[:1] != ["launch"]:
+        raise ValueError("accelerate: of its commands launch runs a script")
+    asked = importlib.import_module("accelerate.commands.launch").launch_command_parser().parse_args(words[1:])
+    found = {}
+    if asked.mixed_precision:
+        found["ACCELERATE_MIXED_PRECISION"] = str(asked.mixed_precision)
+    if asked.gradient_accumulation_steps and int(asked.gradient_accumulation_steps) > 1:
+        found["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] = str(asked.gradient_accumulation_steps)
+    world = int(asked.num_processes or 1)
+    nodes = int(asked.num_machines or 1)
+    return Launch(
+        asked.training_script, asked.training_script_args, asked.module, world, found | _local(max(world // nodes, 1))
+    )
+
+
+def _deepspeed(words: list[str]) -> Launch:
+    asked = importlib.import_module("deepspeed.launcher.runner").parse_args(words)
+    nodes, each = max(int(asked.num_nodes), 1), max(int(asked.num_gpus), 1)
+    return Launch(asked.user_script, asked.user_args, bool(asked.module), nodes * each, _local(each))
+
+
+def _local(count: int) -> dict[str, str]:
+    return {"LOCAL_WORLD_SIZE": str(count)}
+
+
+_MODULES: dict[str, Callable[[list[str]], Launch]] = {
+    "torch.distributed.run": _torchrun,
+    "torch.distributed.launch": _torchrun,
+    "accelerate.commands.launch": lambda words: _accelerate(["launch", *words]),
+    "deepspeed.launcher.runner": _deepspeed,
+}
+_READERS: dict[str, Callable[[list[str]], Launch]] = {
+    "torchrun": _torchrun,
+    "accelerate": _accelerate,
+    "deepspeed": _deepspeed,
+    "python": _python,
+    "python3": _python,
+    os.path.basename(sys.executable): _python,
+}

@@ -1,0 +1,70 @@
+"""Scripts as people start them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memestimate.api import launchers
+from recording import Recording
+
+SCRIPT = """
+import os, sys
+import torch
+import torch.distributed as dist
+assert sys.argv[1:] == ["--lr", "0.1"], sys.argv
+model = torch.nn.Linear(64, 64).cuda()
+if "RANK" in os.environ:
+    dist.init_process_group("nccl")
+    assert dist.get_world_size() == 4, dist.get_world_size()
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    model(torch.ones(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "world", "module"),
+    [
+        ("train.py --lr 0.1", 0, False),
+        ("python train.py --lr 0.1", 0, False),
+        ("python -u -m train --lr 0.1", 0, True),
+        ("torchrun --nproc-per-node 4 --standalone train.py --lr 0.1", 4, False),
+        ("python -m torch.distributed.run --nnodes 2 --nproc-per-node 4 -m train --lr 0.1", 8, True),
+        ("accelerate launch --num_processes 4 --mixed_precision bf16 train.py --lr 0.1", 4, False),
+        ("deepspeed --num_gpus 4 train.py --lr 0.1", 4, False),
+    ],
+)
+def test_a_launcher_is_read(line: str, world: int, module: bool) -> None:
+    name = line.split()[0]
+    if name in ("accelerate", "deepspeed"):
+        pytest.importorskip(name)
+    found = launchers.read(line.split())
+    assert found.script == ("train" if module else "train.py")
+    assert (found.arguments, found.world_size, found.module) == (["--lr", "0.1"], world, module)
+    assert ("ACCELERATE_MIXED_PRECISION" in found.environment) == (name == "accelerate")
+
+
+def test_a_launcher_that_runs_no_script_is_refused() -> None:
+    for line in ("accelerate config", "python", "python -c pass"):
+        with pytest.raises(ValueError, match=r"script|launch"):
+            launchers.read(line.split())
+
+
+def test_what_torchrun_starts_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    words = ["record", "--once", "torchrun", "--nproc-per-node", "4", "train.py", "--lr", "0.1"]
+    source = str(Path(__file__).parents[1] / "src")
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r})\n" + RUN, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert Recording(tmp_path / "train.mrec").header["world_size"] == 4
+
+
+RUN = "from memestimate.__main__ import main\nsys.exit(main())"
