@@ -81,28 +81,6 @@ func (m *Model) Floats(t *Tensor) ([]float64, error) {
 	return nonNil(typed), nil
 }
 
-// Strings returns the elements of a small string tensor, in row-major order.
-// Errors are as for Ints.
-func (m *Model) Strings(t *Tensor) ([]string, error) {
-	if t.DType != String {
-		return nil, fmt.Errorf("tensor %q is %s, not a string", t.Name, t.DType)
-	}
-	if t.Sparse != nil {
-		return densify(m, t, (*Model).Strings)
-	}
-	var out []string
-	_, n, err := m.elements(t, func(c *cursor, f uint32, w uint8) {
-		out = append(out, string(c.bytes(c.length(w, fieldNames[f]))))
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(out) != n {
-		return nil, countError(t, len(out), n)
-	}
-	return nonNil(out), nil
-}
-
 func nonNil[T any](s []T) []T {
 	if s == nil {
 		return []T{}

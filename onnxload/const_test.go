@@ -119,15 +119,6 @@ func TestFloats(t *testing.T) {
 	}
 }
 
-func TestStrings(t *testing.T) {
-	m := read(t, tensorModel(Tensor{DType: onnxload.String, Dims: []int64{3},
-		Typed: []string{"a", "", strings.Repeat("b", 300)}}))
-	got, err := m.Strings(m.Values[m.Graph.Inits[0]].Init)
-	if err != nil || !slices.Equal(got, []string{"a", "", strings.Repeat("b", 300)}) {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
 func TestSparse(t *testing.T) {
 	linear := SparseOf(Float32s("s", 5, 6), Int64s("", 1, 5), 2, 3)
 	coords := SparseOf(Int64s("c", 5, 6), Tensor{DType: onnxload.Int64, Dims: []int64{2, 2},

@@ -98,14 +98,6 @@ func (n *Node) Meta() []Entry {
 	return n.More.Meta
 }
 
-// Scope returns the call path of a node of an inlined function, "" in the graph itself.
-func (n *Node) Scope() string {
-	if n.More == nil {
-		return ""
-	}
-	return n.More.Scope
-}
-
 // An Entry is a key and a value of a metadata list.
 type Entry struct{ Key, Value string }
 

@@ -124,8 +124,8 @@ func TestManyAlike(t *testing.T) {
 		if d := time.Since(start); d > 20*time.Second { // it takes a tenth of one
 			t.Errorf("%s: %v", name, d)
 		}
-		if last := got.Graph.Nodes[n-1]; name == "calls of one name" && last.Scope() != "f#"+strconv.Itoa(n) {
-			t.Errorf("the last call is in %q, want %q", last.Scope(), "f#"+strconv.Itoa(n))
+		if last := got.Graph.Nodes[n-1]; name == "calls of one name" && last.More.Scope != "f#"+strconv.Itoa(n) {
+			t.Errorf("the last call is in %q, want %q", last.More.Scope, "f#"+strconv.Itoa(n))
 		}
 	}
 }

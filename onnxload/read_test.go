@@ -57,8 +57,8 @@ func dump(m *onnxload.Model) string {
 				b.WriteString(n.Domain + ".")
 			}
 			fmt.Fprintf(&b, "%s-%d(%s)", n.Op, n.Version, name(n.In))
-			if n.Scope() != "" {
-				b.WriteString(" @" + n.Scope())
+			if n.More != nil && n.More.Scope != "" {
+				b.WriteString(" @" + n.More.Scope)
 			}
 			for _, e := range n.Meta() {
 				b.WriteString(" #" + e.Key + "=" + e.Value)

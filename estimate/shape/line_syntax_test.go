@@ -56,7 +56,7 @@ func parseType(f *inferer, s string) (Type, *Const, error) {
 			return Type{}, nil, err
 		}
 		if wrap == "opt(" {
-			return Optional(of), nil, nil
+			return Type{Kind: onnxload.OptionalType, Of: &of}, nil, nil
 		}
 		t := Sequence(of)
 		if strings.HasPrefix(rest, "#") {

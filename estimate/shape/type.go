@@ -49,9 +49,6 @@ func Tensor(elem onnxload.DType, s Shape) Type {
 // Sequence returns the type of a sequence of such elements.
 func Sequence(of Type) Type { return Type{Kind: onnxload.SequenceType, Of: &of} }
 
-// Optional returns the type of an optional of such an element.
-func Optional(of Type) Type { return Type{Kind: onnxload.OptionalType, Of: &of} }
-
 // Ints returns the sizes, and whether all of them are known numbers.
 func (s Shape) Ints() ([]int64, bool) {
 	if !s.Ranked {
