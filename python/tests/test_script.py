@@ -30,6 +30,23 @@ def test_a_script_runs_unchanged(tmp_path: Path) -> None:
     assert ["label", ""] in [event[1:] for event in recording.of("is")]
 
 
+def test_another_rank_than_the_first_is_recorded(tmp_path: Path) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(
+        "import os, torch\n"
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('nccl')\n"
+        "assert (dist.get_rank(), os.environ['LOCAL_RANK']) == (3, '0')\n"
+        "torch.empty(2 ** (20 + dist.get_rank()), device='cuda')\n"
+    )
+    done = run(tmp_path, "--once", "--world-size", "4", "--rank", "3", "-o", "r.mrec", str(script))
+    assert done.returncode == 0, done.stderr
+    header = Recording(tmp_path / "r.mrec").header
+    assert (header["rank"], header["world_size"]) == (3, 4)
+    done = run(tmp_path, "--world-size", "4", "--rank", "4", str(script))
+    assert (done.returncode, done.stderr) == (2, "memestimate: rank 4 of a world of 4: ranks are 0 to 3\n")
+
+
 def test_it_ends_after_the_steps_asked_for(tmp_path: Path) -> None:
     done = run(tmp_path, "--steps", "2", "--gpu", "t4", str(SCRIPT))
     assert done.returncode == 0, done.stderr

@@ -165,6 +165,8 @@ class Recorder(CoreRecorder):
         looked: int = 0,
         compile: bool = True,
     ) -> None:
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank {rank} of a world of {world_size}: ranks are 0 to {world_size - 1}")
         found = find(gpu)
         taken, why = _choose(way)
         header = _header(found, taken, world_size, rank)

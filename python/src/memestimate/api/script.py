@@ -41,6 +41,7 @@ def record(asked: argparse.Namespace) -> int:
             output,
             gpu=asked.gpu,
             world_size=asked.world_size,
+            rank=asked.rank,
             steps=asked.steps,
             way=way,
             change=change,
@@ -52,7 +53,8 @@ def record(asked: argparse.Namespace) -> int:
         return 2
     if asked.world_size > 1:
         local = getattr(asked, "local_world_size", asked.world_size)
-        os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
+        # Local rank 0, as in a container that sees one GPU: there is one pretended GPU, whatever the rank.
+        os.environ |= {"RANK": str(asked.rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
         os.environ |= {"LOCAL_WORLD_SIZE": str(local), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
     if not asked.once:
         recorder.decisions.again = functools.partial(_again, asked, os.getcwd(), recorder)
@@ -120,7 +122,8 @@ def _again(asked: argparse.Namespace, folder: str, recorder: Recorder, change: C
     """Run the script once more, in a process of its own that says nothing."""
     with tempfile.TemporaryDirectory(prefix="memestimate-") as own:
         output = Path(own) / "outcome.json"
-        words = ["--gpu", asked.gpu, "--steps", str(asked.steps), "--world-size", str(asked.world_size), "--once"]
+        words = ["--gpu", asked.gpu, "--steps", str(asked.steps), "--once"]
+        words += ["--world-size", str(asked.world_size), "--rank", str(asked.rank)]
         words += ["--change", change.to_json(), "--output", str(output), *(["-m"] if asked.module else [])]
         words += ["--looked", str(recorder.batches.looked)]
         words += ["--no-compile"] if asked.no_compile else []
