@@ -64,11 +64,14 @@ func Spans(name string, width, lines int) string {
 	return b.String() + "`" + s + "`"
 }
 
+// blank are the letters that Unicode has for printable and nobody sees: fillers of Hangul, and Braille without a dot.
+const blank = "\u115f\u1160\u3164\uffa0\u2800"
+
 // Clean makes a sentence safe to look at, in a terminal too: what is not printable, or turns the
 // direction of writing, is written as Go would escape it. Names from files in it are quoted as a rule;
 // this is for those inside of others' words, such as the symbols of a shape.
 func Clean(s string) string {
-	odd := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+	odd := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(blank, r) }
 	if strings.IndexFunc(s, odd) < 0 {
 		return s
 	}

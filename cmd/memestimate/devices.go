@@ -198,9 +198,9 @@ func (l *deviceList) write(w io.Writer, e *env, o *output, look *look) error {
 // grid lays the list out. The CSV has bytes and plain columns, for programs.
 func (l *deviceList) grid(csv bool) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "UUID", Spare: 3}, {Title: "Name"}, {Title: "Total MiB", Right: true}, {Title: "Used MiB",
+		{Title: "GPU"}, {Title: "UUID", Spare: 3, Code: true}, {Title: "Name", Code: true}, {Title: "Total MiB", Right: true}, {Title: "Used MiB",
 			Right: true}, {Title: "Free MiB", Right: true},
-		{Title: "Processes"}, {Title: "Mode", Spare: 2}, {Title: "Reserved", Spare: 1}, {Title: "State"},
+		{Title: "Processes"}, {Title: "Mode", Spare: 2}, {Title: "Reserved", Spare: 1, Code: true}, {Title: "State"},
 	}}
 	if csv {
 		for i, title := range []string{"gpu", "uuid", "name", "total_bytes", "used_bytes", "free_bytes", "processes",
@@ -248,6 +248,9 @@ func figure(n, unit int) string {
 func printable(s string) string {
 	if s == "" {
 		return "?"
+	}
+	if strings.IndexByte("=+-@", s[0]) >= 0 { // a spreadsheet would take it for a formula
+		s = "?" + s[1:]
 	}
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || strings.ContainsRune("|`<>&", r) {

@@ -138,7 +138,7 @@ func (f *fitting) writeRooms(w io.Writer, e *env, r *fitAnswer) error {
 // rooms lists this machine's GPUs.
 func (r *fitAnswer) rooms() *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "name"}, {Title: "available", Right: true}, {Title: "batch", Right: true},
+		{Title: "GPU"}, {Title: "name", Code: true}, {Title: "available", Right: true}, {Title: "batch", Right: true},
 		{Title: "likely batch", Right: true}, {Title: "safe batch", Right: true}, {Title: "remark"},
 	}}
 	for i := range r.GPUs {

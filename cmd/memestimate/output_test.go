@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,12 +17,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/report"
 )
 
 func TestWriteFileKeepsMode(t *testing.T) {
@@ -200,10 +205,44 @@ func TestNamesOfDevicesDoNotAct(t *testing.T) {
 	for name, want := range map[string]string{
 		"NVIDIA A100-SXM4-80GB": "NVIDIA A100-SXM4-80GB", "": "?", "a|b`c\x1b[2J": "a?b?c?[2J",
 		"<img src=x>&amp;": "?img src=x??amp;", "\u202ex": "?x",
+		"=cmd(1)!A0": "?cmd(1)!A0", "@octocat": "?octocat", "-2+3": "?2+3", "+x": "?x",
 	} {
 		if got := printable(name); got != want {
 			t.Errorf("%q is shown as %q, want %q", name, got, want)
 		}
+	}
+}
+
+// What a Prometheus server says of hosts and GPUs acts in no Markdown and no spreadsheet.
+func TestNamesOfHostsDoNotAct(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now, kind, sample := time.Now().Unix(), "vector", `"value":[%[1]d,"80000"]`
+		switch r.ParseForm(); {
+		case strings.HasSuffix(r.URL.Path, "query_range"):
+			kind, sample = "matrix", `"values":[[%[1]d,"80000"]]`
+		case strings.HasPrefix(r.FormValue("query"), "timestamp("):
+			sample = `"value":[%[1]d,"%[1]d"]`
+		}
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":%q,"result":[{"metric":{"gpu":"=cmd()","UUID":"u",`+
+			`"modelName":"@octocat\u3164","Hostname":"<img src=//a.b>"},`, kind)
+		fmt.Fprintf(w, sample+`}]}}`, now)
+	}))
+	defer server.Close()
+	ask := func(format string) string {
+		stdout, stderr, code := try(t, "where", "--need", "1GiB", "--prometheus", server.URL, "--format", format)
+		if code != exitOK {
+			t.Fatalf("%s: exit code %d: %s", format, code, stderr)
+		}
+		return stdout
+	}
+	if got := ask("markdown"); !strings.Contains(got, "| `\"<img src=//a.b>\"` | `?cmd()` | `?octocat?` |") {
+		t.Errorf("Markdown:\n%s", got)
+	}
+	if got := ask("csv"); !strings.Contains(got, `"""<img src=//a.b>""",?cmd(),?octocat?,`) {
+		t.Errorf("CSV:\n%s", got)
+	}
+	if got := report.Clean("a\u3164b\u115f"); got != `a\u3164b\u115f` {
+		t.Errorf("letters that nobody sees: %q", got)
 	}
 }
 

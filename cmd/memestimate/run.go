@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/devices"
+	"github.com/memestimate/memestimate/report"
 )
 
 // Exit codes of run and trace beside those of the command, as env(1) and timeout(1) have them.
@@ -324,7 +325,7 @@ func (l *launch) answer(e *env, r devices.Request) error {
 			fmt.Fprintf(w, "%s %s: %s available%s\n", d.Label(), printable(d.Name), devices.FormatBytes(d.Available()), part)
 		}
 		for _, v := range append(devices.Environment(chosen), l.split.environment(chosen)...) {
-			fmt.Fprintln(w, v)
+			fmt.Fprintln(w, report.Clean(v))
 		}
 		return nil
 	})
@@ -352,7 +353,7 @@ func (l *launch) tell(e *env, h *devices.Hold, state *devices.State) {
 	for i := range h.Devices {
 		d := &h.Devices[i]
 		fmt.Fprintf(e.stderr, "memestimate: %s %s %s: %s of %s available, %s reserved in %s\n", d.Label(), printable(d.Name),
-			d.UUID,
+			printable(d.UUID),
 			devices.FormatBytes(d.Available()), devices.FormatBytes(d.Total), devices.FormatBytes(h.Shares[i]), state.Dir())
 	}
 }

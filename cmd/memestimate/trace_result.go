@@ -192,7 +192,7 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 		quoteArg(filepath.Base(r.Command[0])), r.ExitCode, r.Seconds,
 		time.Duration(r.Interval*float64(time.Second)).Round(time.Millisecond), how)
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "Name"}, {Title: "△Used MiB", Right: true}, {Title: "Peaked MiB",
+		{Title: "GPU"}, {Title: "Name", Code: true}, {Title: "△Used MiB", Right: true}, {Title: "Peaked MiB",
 			Right: true}, {Title: "Peak at", Right: true}, {Title: "Samples", Right: true}, {Title: "Course"},
 	}}
 	blocks := []rune("▁▂▃▄▅▆▇█")
