@@ -1,15 +1,11 @@
 package estimate
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/torch"
-	"github.com/memestimate/memestimate/onnxload"
-	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/simulate/caching"
 )
 
@@ -89,26 +85,6 @@ func TestUpperBoundUnderLimit(t *testing.T) {
 	}
 }
 
-// Where a graph does not say which of two calls it was exported from, the bound has room for the one that saves more.
-func TestUpperBoundOfAGuess(t *testing.T) {
-	peak := func(step Step, without ...string) Peak {
-		return *answer(t, on.Model{Graph: on.Graph{
-			In:    []on.Value{on.Float("x", 64, 4096, 16)},
-			Inits: []on.Tensor{on.Bare("fc.weight", onnxload.Float32, 16, 256), on.Int64s("axes", 1)},
-			Nodes: []on.Node{on.Op("MatMul", "x fc.weight", "h"), on.Op("ReduceMax", "h axes", "y")},
-			Out:   []on.Value{{Name: "y"}},
-		}}, Options{Step: &step, Without: without}).Peak
-	}
-	max, amax := peak(Step{}), peak(Step{}, dialect.MaxWithPlaces.Name)
-	if max.Device >= amax.Device || max.UpperBound != amax.UpperBound {
-		t.Errorf("max takes %d, at most %d; amax %d, at most %d: wanted less and the same bound", max.Device, max.UpperBound,
-			amax.Device, amax.UpperBound)
-	}
-	if again := peak(Step{Infer: true}); again.UpperBound > max.UpperBound {
-		t.Errorf("an inference takes at most %d, the training %d", again.UpperBound, max.UpperBound)
-	}
-}
-
 // Several goroutines may ask one model that nobody has asked before, also one of which two programs are recovered.
 func TestSimulateAtOnce(t *testing.T) {
 	for _, c := range []struct{ model, form string }{{"mlp", ""}, {"bert_base", "ts-train"}} {
@@ -133,53 +109,6 @@ func TestSimulateAtOnce(t *testing.T) {
 			if peaks[i].Allocated != peaks[i-2].Allocated || peaks[i].UpperBound != peaks[i-2].UpperBound {
 				t.Errorf("%s: run %d peaks at %d, another one at %d", c.model, i, peaks[i].Allocated, peaks[i-2].Allocated)
 			}
-		}
-	}
-}
-
-// An unproven guess that could have been made is listed with what it weighs, a note says so, and the bound has room
-// for the run in which it is.
-func TestGuessesNotMade(t *testing.T) {
-	for _, c := range []struct {
-		dir, model, form, guess string
-		batch                   int64
-	}{
-		{"testdata/further60b", "att_unet", "ts-train", "kept-in-list", 32},
-	} {
-		m := openGraph(t, c.dir, c.model, c.form)
-		opt := Options{Batch: c.batch, Step: &Step{Infer: true}}
-		r, err := Run(m, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		opt.With = []string{c.guess}
-		with, err := Run(m, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if g := guessNamed(r, c.guess); g == nil || g.Places == 0 ||
-			g.Bytes != with.Peak.Allocated-r.Peak.Allocated || g.Bytes <= 0 {
-			t.Errorf("%s: %+v; with it the peak is %d instead of %d", c.model, r.Guesses, with.Peak.Allocated, r.Peak.Allocated)
-		}
-		if r.Peak.UpperBound < with.Peak.UpperBound {
-			t.Errorf("%s: at most %d, and %d were it made", c.model, r.Peak.UpperBound, with.Peak.UpperBound)
-		}
-		if guessNamed(with, c.guess) != nil {
-			t.Errorf("%s: made, and not made: %+v", c.model, with.Guesses)
-		}
-		said := func(r *Report) bool {
-			return slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, "("+c.guess+"; ") })
-		}
-		if !said(r) || said(with) {
-			t.Errorf("%s: a note says that it is not made: %v; where it is: %v", c.model, said(r), said(with))
-		}
-		opt.With, opt.Without = nil, []string{c.guess}
-		off, err := Run(m, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if guessNamed(off, c.guess) != nil || off.Peak.UpperBound >= r.Peak.UpperBound {
-			t.Errorf("%s: switched off, it still widens the bound to %d", c.model, off.Peak.UpperBound)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/caching"
 )
@@ -81,10 +81,10 @@ func (b *Model) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 		return g, false, nil
 	}
 	rules := map[string]bool{}
-	for _, r := range lifetime.Rules {
+	for _, r := range program.VariableGuesses {
 		rules[r.Name] = true
 	}
-	every := map[string]bool{lifetime.EveryVariable.Name: true}
+	every := map[string]bool{program.EveryVariable.Name: true}
 	longest, err := b.again(nil, every, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err

@@ -27,8 +27,7 @@ type Options struct {
 	Batch   int64              // size of the inputs' leading symbolic dimension; 0 leaves it
 	Dims    map[string]int64   // sizes of symbols, by name
 	Inputs  map[string][]int64 // shapes of inputs, by name
-	Without []string           // guesses that are switched off: names of rows of fromonnx/dialect and of lifetime.Rules
-	With    []string           // unproven guesses that are made all the same
+	Without []string           // guesses that are switched off: by the names of their rows
 	BuiltIn bool               // the model is built in, so that runs of this very model were measured
 	Weigh   bool               // list the guesses that the run rests on, and weigh the heaviest
 	Strict  bool               // refuse a model that is not understood in full

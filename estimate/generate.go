@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/recover"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -109,7 +109,7 @@ func (b *Model) atLength(name string) (*Model, error) {
 	}
 	opt := b.asked
 	opt.Prompt, opt.Dims = 0, maps.Clone(opt.Dims)
-	opt.Without, opt.With = slices.Sorted(maps.Keys(b.without)), slices.Sorted(maps.Keys(b.with))
+	opt.Without = slices.Sorted(maps.Keys(b.without))
 	if opt.Dims == nil {
 		opt.Dims = map[string]int64{}
 	}
@@ -119,7 +119,6 @@ func (b *Model) atLength(name string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("with %d tokens: %w", opt.Dims[name], err)
 	}
-	short.most = b.most
 	b.programs.short = short
 	return short, nil
 }
@@ -171,7 +170,7 @@ func (s *Simulation) generates(c program.Cache, step Step) {
 	}
 	s.Generation = g
 	s.Notes = append(s.Notes, g.note(c.Whole, step.Generate))
-	if slices.ContainsFunc(s.Run.Guesses, func(g program.Guess) bool { return g.Row == dialect.CausalFlag.Name }) {
+	if slices.ContainsFunc(s.Run.Guesses, func(g program.Guess) bool { return g.Row == recover.CausalFlag.Name }) {
 		s.Notes = append(s.Notes, Note{Info, "the model is taken for a decoder, as its attention has a mask of positions " +
 			"alone: so has that of an encoder such as BERT, which generates no text"})
 	}

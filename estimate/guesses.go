@@ -8,8 +8,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
+	"github.com/memestimate/memestimate/estimate/recover"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/caching"
 )
@@ -17,7 +16,7 @@ import (
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
 // not say. Sizes are bytes.
 type Guess struct {
-	// a row of fromonnx/dialect or of lifetime.Rules, or one of the causes: see causes.go
+	// a row of recover.Guesses or program.VariableGuesses, or one of the causes: see causes.go
 	Name  string `json:"name"`
 	Takes string `json:"takes"` // what is taken for what
 	// false: too few measured models bear it out, and the upper bound has room for it
@@ -37,17 +36,16 @@ type Guess struct {
 // A guessRow is what is said of a guess, be it about a library's way of writing or about Python's variables.
 type guessRow struct {
 	name, takes string
-	unproven    bool
 	madeInRun   bool // it is made when a program runs: recovery does not ask for it
 }
 
 // guessRows are all of them.
 func guessRows() (rows []guessRow) {
-	for _, r := range dialect.Rows {
-		rows = append(rows, guessRow{r.Name, r.Takes + " taken for " + r.For, r.Unproven, false})
+	for _, r := range recover.Guesses {
+		rows = append(rows, guessRow{r.Name, r.Takes, false})
 	}
-	for _, r := range lifetime.Rules {
-		rows = append(rows, guessRow{r.Name, r.Takes, r.Unproven, true})
+	for _, r := range program.VariableGuesses {
+		rows = append(rows, guessRow{r.Name, r.Takes, true})
 	}
 	return append(rows, guessRow{name: torch.EveryHead,
 		takes: "an output that nothing in the model reads taken for part of the loss", madeInRun: true})
@@ -61,17 +59,6 @@ func GuessNames() (names []string) {
 	return names
 }
 
-// unproven are the names of the guesses that are not made.
-func unproven() map[string]bool {
-	names := map[string]bool{}
-	for _, r := range guessRows() {
-		if r.unproven {
-			names[r.name] = true
-		}
-	}
-	return names
-}
-
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
 func (b *Model) large() bool { return b.size >= manyNodes }
 
@@ -80,26 +67,10 @@ const (
 	someLayers  = 8 // of a guess
 )
 
-// passed lists the guesses that a run could have made and did not, each with what it weighs: the run is simulated once
-// more with it alone.
-func (b *Model) passed(s Step, sim *Simulation) (list []Guess, err error) {
-	for _, g := range b.guessesOf(sim, sim.Run.Passed) {
-		if err := b.weigh(&g, s, sim); err != nil {
-			return nil, err
-		}
-		list = append(list, g)
-	}
-	return list, nil
-}
-
 // made lists the guesses that a run rests on, the heaviest first by what is made where they are. How to weigh the
 // heaviest few comes with it: the run is simulated once more with each switched off.
 func (b *Model) made(s Step, sim *Simulation) (list []Guess, weigh []func() error) {
-	choices := sim.Run.Guesses
-	if b.tied != nil {
-		choices = append(slices.Clone(choices), program.Guess{Row: dialect.TiedHead.Name, Origin: -1})
-	}
-	list = b.guessesOf(sim, choices)
+	list = b.guessesOf(sim, sim.Run.Guesses)
 	for i := range list {
 		list[i].Made = true
 		list[i].Assume = list[i].Name + "=no"
@@ -186,9 +157,6 @@ func (b *Model) weigh(g *Guess, s Step, sim *Simulation) error {
 		with[g.Name] = true
 	}
 	other := b.again(without, with, g.madeInRun)
-	if g.Made && g.Name == dialect.TiedHead.Name {
-		other.tied = nil
-	}
 	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != torch.EveryHead)
 	if errors.Is(err, program.ErrNoCache) { // with this guess decided otherwise no text is generated
 		return nil
@@ -248,15 +216,4 @@ func byWeight(list []Guess) {
 	slices.SortStableFunc(list, func(x, y Guess) int {
 		return cmp.Or(cmp.Compare(y.Weight(), x.Weight()), cmp.Compare(y.Tensors, x.Tensors))
 	})
-}
-
-// note says so in words, of a guess that is not made.
-func (g Guess) note() Note {
-	weight := "without a larger peak"
-	if mib := float64(g.Bytes) / (1 << 20); mib >= 0.005 || mib <= -0.005 {
-		weight = fmt.Sprintf("%+.2f MiB at the peak", mib)
-	}
-	return Note{Info, fmt.Sprintf("not guessed, as too few models bear it out: %s (%s; %s, %s); the upper "+
-		"bound has room for it",
-		g.Takes, g.Name, plural(g.Places, "place"), weight)}
 }

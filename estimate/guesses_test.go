@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -30,9 +28,8 @@ func TestGuessesMade(t *testing.T) {
 		layer              string // one of those that it is about
 		plan               program.Plan
 	}{
-		{"bert_base", "ts-train", dialect.CausalFlag.Name, "m.bert.encoder.layer.0.attention.self", program.Plan{}},
-		{"resnet18", "ts-train", dialect.ActivationInPlace.Name, "relu", program.Plan{}},
-		{"bert_base", "ts-eval", dialect.TiedHead.Name, "", program.Plan{}},
+		{"bert_base", "ts-train", "causal-flag", "m.bert.encoder.layer.0.attention.self", program.Plan{}},
+		{"resnet18", "ts-train", "activation-in-place", "relu", program.Plan{}},
 		{"swin_t", "ts-train", "used-twice", "features.1.0.attn", program.Plan{}},
 	} {
 		opt := Options{Batch: 4, Step: &Step{Plan: c.plan}, Weigh: true}
@@ -163,8 +160,8 @@ func TestPeakAllocatedOfTheSameRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, r := range lifetime.Rules {
-				other := b.again(map[string]bool{r.Name: !r.Unproven}, map[string]bool{r.Name: r.Unproven}, true)
+			for _, r := range program.VariableGuesses {
+				other := b.again(map[string]bool{r.Name: true}, nil, true)
 				want, err := other.peakAllocated(s, sim, false)
 				if err != nil {
 					t.Fatal(err)

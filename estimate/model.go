@@ -6,7 +6,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/estimate/torch"
@@ -36,18 +35,16 @@ type sizedGraph struct {
 
 // Choices decide which program is recovered where several are exported as one graph.
 type choices struct {
-	without, with map[string]bool // guesses that are switched off, and unproven ones that are made
+	without, with map[string]bool // guesses that are switched off, and see program.EveryVariable
 	tied          *recover.Tied   // a last layer that is taken to share its weight with the embeddings
 	fewest        bool            // sizes that depend on data are one
-	most          bool            // what is guessed takes the most
 }
 
 // Programs are what a graph is recovered to under some choices, each made when it is first asked for.
 type programs struct {
-	of      [kinds]*program.Program
-	nodes   []*onnxload.Node // those that run: what the calls of all programs were recovered from
-	largest *Model           // see guessedLargest
-	short   *Model           // see atLength
+	of    [kinds]*program.Program
+	nodes []*onnxload.Node // those that run: what the calls of all programs were recovered from
+	short *Model           // see atLength
 }
 
 // The programs that one graph is recovered to, by what they run for.
@@ -85,8 +82,8 @@ func Bind(m *onnxload.Model, opt Options) (*Model, error) {
 	case opt.BuiltIn && (g.way == module.TorchScript || g.way == module.TorchExport):
 		g.way = BuiltIn
 	}
-	b := &Model{g, choices{without: named(opt.Without), with: named(opt.With)}, new(programs)}
-	if tied, ok := recover.TiedHead(m); ok && !b.without[dialect.TiedHead.Name] {
+	b := &Model{g, choices{without: named(opt.Without), with: map[string]bool{}}, new(programs)}
+	if tied, ok := recover.TiedHead(m); ok {
 		b.tied = &tied
 	}
 	return b, nil
@@ -107,19 +104,6 @@ func named(list []string) map[string]bool {
 		set[name] = true
 	}
 	return set
-}
-
-// guessedLargest returns the same model where what is guessed takes more: two weights, amax, and every unproven guess
-// made.
-func (b *Model) guessedLargest() *Model {
-	b.recovering.Lock()
-	defer b.recovering.Unlock()
-	if b.programs.largest == nil {
-		c := b.choices
-		c.with, c.tied, c.most = unproven(), nil, true
-		b.programs.largest = b.choosing(c)
-	}
-	return b.programs.largest
 }
 
 // choosing returns the same model under other choices, to be recovered anew.
@@ -163,7 +147,7 @@ func (b *Model) program(train, autocast bool) (*program.Program, error) {
 		Model: b.analysis.Model,
 		Types: b.analysis.Types,
 		Kinds: kinds,
-		Train: train, Autocast: autocast, Tied: b.tied, Most: b.most, Fewest: b.fewest,
+		Train: train, Autocast: autocast, Tied: b.tied, Fewest: b.fewest,
 		Place: b.analysis.Placer(), Without: b.without, With: b.with,
 	})
 	if err != nil {
@@ -205,7 +189,4 @@ func (b *Model) forget() {
 // dropLocked is forget for callers that hold the lock.
 func (b *Model) dropLocked() {
 	clear(b.programs.of[:])
-	if b.programs.largest != nil {
-		clear(b.programs.largest.programs.of[:])
-	}
 }

@@ -160,15 +160,8 @@ func (b *Model) questionNotes(s Step, p *program.Program) (notes []Note) {
 	return notes
 }
 
-// addGuesses adds the guesses that the run could have made and did not, with a note for each; where guesses are to be
-// weighed, also those that it made, and the causes.
+// addGuesses adds, where guesses are to be weighed, those that the run made, and the causes.
 func (b *Model) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err error) {
-	if r.Guesses, err = b.passed(s, sim); err != nil {
-		return err
-	}
-	for _, g := range r.Guesses {
-		r.Notes = append(r.Notes, g.note())
-	}
 	if weigh {
 		made, weigh := b.made(s, sim)
 		causes, err := b.causes(s, sim, weigh...)

@@ -73,7 +73,6 @@ type Simulation struct {
 	config    caching.Config                // that Replay is by
 	held      [timeline.NumCategories]int64 // see heldAtEnd
 	gradients int64
-	doubtful  bool   // another program is exported like this one, and takes more: see guessedLargest
 	doubts    doubts // of a recording
 }
 
@@ -116,13 +115,6 @@ func (b *Model) simulateBounded(s Step) (*Simulation, error) {
 		}
 	}
 	s.Record, s.known = false, sim.Run.Known()
-	if sim.doubtful {
-		other, err := b.guessedLargest().simulateBounded(s)
-		if err != nil {
-			return nil, err
-		}
-		sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
-	}
 	return sim, nil
 }
 
@@ -190,7 +182,7 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.generates(cache, s)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.config, sim.doubtful = cfg, b.tied != nil || !b.most && (p.Doubtful || len(run.Passed) > 0)
+	sim.config = cfg
 	return sim, nil
 }
 

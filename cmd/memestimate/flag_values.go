@@ -113,10 +113,10 @@ func assignment(s, example string) (name, value string, err error) {
 	return s[:i], s[i+1:], nil
 }
 
-// An assumeValue gathers the values of --assume: guesses by name, and whether they are made.
+// An assumeValue gathers the values of --assume: the names of guesses that are not made.
 type assumeValue map[string]bool
 
-func (v *assumeValue) Type() string   { return "NAME=yes|no" }
+func (v *assumeValue) Type() string   { return "NAME=no" }
 func (v *assumeValue) String() string { return "" }
 func (v *assumeValue) Set(s string) error {
 	name, word, err := assignment(s, "no")
@@ -126,29 +126,18 @@ func (v *assumeValue) Set(s string) error {
 	if known := estimate.GuessNames(); !slices.Contains(known, name) {
 		return unknownName(name, known)
 	}
-	yes := word == "yes"
-	if !yes && word != "no" {
-		return fmt.Errorf("%q: want yes or no", word)
-	}
-	if old, ok := (*v)[name]; ok && old != yes {
-		return fmt.Errorf("%s is assumed both ways", name)
+	if word != "no" {
+		return fmt.Errorf("%q: want no: every guess is made unless it is switched off", word)
 	}
 	if *v == nil {
 		*v = assumeValue{}
 	}
-	(*v)[name] = yes
+	(*v)[name] = true
 	return nil
 }
 
-// names are the guesses that are made, or not, by what was assumed.
-func (v assumeValue) names(made bool) (list []string) {
-	for _, name := range slices.Sorted(maps.Keys(v)) {
-		if v[name] == made {
-			list = append(list, name)
-		}
-	}
-	return list
-}
+// names are the guesses that are not made.
+func (v assumeValue) names() []string { return slices.Sorted(maps.Keys(v)) }
 
 // A oneOf is a flag that takes one of some names, or other words for them: those of a setting with this key.
 type oneOf struct {

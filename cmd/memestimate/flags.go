@@ -90,7 +90,7 @@ func (s *settings) modelRows() []flagRow {
 		{"dim", inRecording, (*dimsValue)(&s.dims), "size of a symbolic dimension, as NAME=N; may be given again"},
 		{"input", inRecording, (*inputsValue)(&s.inputs), "shape of an input, as NAME=8x3x224x224; may be given again"},
 		{"assume", inRecording, &s.assume,
-			"decide a guess that the report lists, as NAME=yes or NAME=no; may be given again"},
+			"switch off a guess that the report lists, as NAME=no; may be given again"},
 		{"strict", 0, &s.strict, "fail when an operator is not modelled, rather than answer with a lower bound"},
 	}
 }

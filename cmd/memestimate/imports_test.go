@@ -20,16 +20,13 @@ estimate/shape: onnxload
 simulate/timeline:
 simulate/gpu: spelling
 simulate/kernels: simulate/gpu
-estimate/recover/pysource:
-estimate/program: estimate/recover/pysource
-estimate/recover/lifetime: estimate/program estimate/recover/pysource
+estimate/program:
 estimate/recover/module: onnxload estimate/shape
-estimate/recover/dialect:
-estimate/recover: estimate/recover/dialect onnxload estimate/shape estimate/recover/module estimate/program estimate/recover/pysource
-estimate/recover/recovertest: estimate/recover estimate/recover/dialect onnxload estimate/shape estimate/recover/module estimate/program estimate/recover/lifetime
-estimate/torch: estimate/program estimate/recover/lifetime simulate/timeline simulate/gpu simulate/kernels
+estimate/recover: onnxload estimate/shape estimate/recover/module estimate/program
+estimate/recover/recovertest: estimate/recover onnxload estimate/shape estimate/recover/module estimate/program
+estimate/torch: estimate/program simulate/timeline simulate/gpu simulate/kernels
 simulate/caching: simulate/timeline
-estimate: onnxload estimate/shape estimate/recover/module estimate/program estimate/recover estimate/recover/dialect simulate/timeline estimate/torch simulate/caching simulate/gpu simulate/kernels recording estimate/recover/lifetime
+estimate: onnxload estimate/shape estimate/recover/module estimate/program estimate/recover simulate/timeline estimate/torch simulate/caching simulate/gpu simulate/kernels recording
 snapshot: simulate/timeline
 snapshot/replay: snapshot simulate/timeline simulate/caching
 snapshot/compare: estimate simulate/timeline simulate/gpu snapshot

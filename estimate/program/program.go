@@ -3,11 +3,7 @@
 // knows neither where a program comes from nor what running it takes.
 package program
 
-import (
-	"slices"
-
-	"github.com/memestimate/memestimate/estimate/recover/pysource"
-)
+import "slices"
 
 // A ValueID names a value of a Program: an index into Program.Values.
 type ValueID int32
@@ -86,7 +82,7 @@ type Call struct {
 	Scope int32 // index into Program.Scopes: the module whose forward makes the call
 
 	Origin int32 // what it was recovered from, of Program.Origins: an ONNX node, the last one of several
-	Stack  int32 // the lines that make it: see pysource; 0 where they are unknown
+	Stack  int32 // the line that makes it: see Lines; 0 where they are unknown
 }
 
 // Args are the arguments of a call that are not tensors. Each operator reads
@@ -155,7 +151,7 @@ func (c *Call) InPlace() {
 
 // A Guess is a choice between programs that are exported alike.
 type Guess struct {
-	Row    string // its name: see fromonnx/dialect and lifetime.Rules
+	Row    string // the name of its GuessRow
 	Origin int32  // Call.Origin of what it is about
 }
 
@@ -193,11 +189,9 @@ type Program struct {
 	Lost      []string        // what the export lost of the model, in a few words each
 	Restored  bool            // the file says where an export in evaluation mode left dropout out
 	Guesses   []Guess         // what could have been written otherwise
-	Passed    []Guess         // unproven guesses that were not made
-	With      map[string]bool // unproven guesses that are made all the same, by their rows' names
+	With      map[string]bool // see EveryVariable
 	Without   map[string]bool // guesses that are switched off, by their rows' names
 	InferOnly string          // by what the graph shows that it was made for inference; "" when nothing does
-	Doubtful  bool            // another call is exported like one of these, and would save more: see Source.Most
 	Unknown   map[string]int  // operators without a row, by name, with their number
 
 	// of parameters that are sharded and gathered together, the model's own last; none where nothing is sharded
@@ -207,7 +201,7 @@ type Program struct {
 	Checkpoints []Span
 	Reentrant   bool // with use_reentrant=True
 
-	Sources *pysource.Sources // the lines of Python that made Nodes; nil where the file has none
+	Lines Lines // those of Python that made the calls; nil where the file has none
 }
 
 // Read returns the activations that the calls of a span read and others make, in the order of reading.
@@ -262,24 +256,6 @@ func (p *Program) DropDead() {
 			v.Kind = Number
 		}
 	}
-}
-
-// Traced reports whether the file says of most calls which lines made them.
-func (p *Program) Traced() bool {
-	if p.Sources == nil {
-		return false
-	}
-	good, all := 0, 0
-	for i := range p.Calls {
-		stack := p.Calls[i].Stack
-		if p.Sources.Retraced(stack) { // the power iterations of spectral norms are more calls than all others
-			continue
-		}
-		if all++; p.Sources.Modules(stack) > 0 {
-			good++
-		}
-	}
-	return all > 0 && 4*good >= 3*all
 }
 
 // Depth returns how many scopes are around and at s.

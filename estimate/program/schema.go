@@ -111,9 +111,7 @@ var operators = index([]Operator{
 	{"threshold", 1, 1, Compares, nil},
 	{"softmax", 1, 1, KeepsResult, nil},
 	{"softmax_float", 1, 1, KeepsResult, nil},
-	{"softmax_typed", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
-	{"step_function", 1, 1, Pointwise, nil},
 	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},
 	{"detach", 1, 1, Pointwise | Cuts, nil},
@@ -121,7 +119,6 @@ var operators = index([]Operator{
 	{"glu", 1, 1, 0, worksOnDim},
 	{"dropout", 1, 1, Wrapper | Pointwise | Noise, nil},
 	{"feature_dropout", 1, 1, Noise, nil},
-	{"drop_path", 1, 1, Noise, nil},
 
 	{"linear", 2, 3, RowSum, multipliesRows},
 	{"matmul", 2, 2, Product | RowSum, multipliesMatrices},

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -29,7 +28,7 @@ func binaryCall(op string) func(*recovery, *onnxload.Node) { return arithmetic(o
 func arithmetic(op, sign string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		inPlace, _ := b.saysInPlace(n, sign)
-		b.call(op, program.Args{Inplace: inPlace && len(n.In) == 2}, b.operands(n), n.Output(0))
+		b.call(op, program.Args{Inplace: inPlace && len(n.In) == 2}, b.values(n), n.Output(0))
 	}
 }
 
@@ -38,7 +37,7 @@ func arithmetic(op, sign string) func(*recovery, *onnxload.Node) {
 // Without a ReLU, result += input of MobileNetV3, EfficientNet and ConvNeXt has the block's result first; the
 // x + block(x) of others has not, and the sum of two blocks is that of two branches.
 func emitAdd(b *recovery, n *onnxload.Node) {
-	in := b.operands(n)
+	in := b.values(n)
 	var args program.Args
 	sides := 1
 	if relu, _ := b.user(n.Output(0), "Relu"); relu != nil {
@@ -49,7 +48,7 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 	}
 	for i := range sides {
 		if v, other := b.in(n, i), b.in(n, 1-i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(other)) &&
-			(sides == 2 || !b.endsBlock(other)) && b.guess(dialect.ResidualInPlace) {
+			(sides == 2 || !b.endsBlock(other)) && b.guess(residualInPlace) {
 			args.Inplace = true
 			in[0], in[1] = in[i], in[1-i]
 			break

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -76,8 +75,7 @@ func matchSDPA(b *recovery, i int) {
 		args := program.Args{P: drop, Train: b.src.Train}
 		in := []program.ValueID{b.value(q), program.NoValue, program.NoValue, program.NoValue}
 		switch {
-		case mask != onnxload.NoValue && !b.isWindow(mask) && (b.fixed[b.id(mask)] && b.guess(dialect.CausalFlag) ||
-			b.isPadding(mask) && b.guess(dialect.NoPadding)):
+		case mask != onnxload.NoValue && !b.isWindow(mask) && b.fixed[b.id(mask)] && b.guess(CausalFlag):
 			// Without a mask transformers also passes enable_gqa rather than
 			// repeat the keys and values for each group of heads.
 			args.Causal = true
@@ -90,12 +88,6 @@ func matchSDPA(b *recovery, i int) {
 		args.Broadcast = b.headsOf(in[0]) != b.headsOf(in[1])
 		if args.Causal {
 			in[1], in[2] = b.unrepeated(in[1]), b.unrepeated(in[2])
-		}
-		if b.isTurned(in[0]) && b.isTurned(in[1]) && b.isTurned(in[2]) && b.guess(dialect.TurnedHeads) {
-			for i := range 3 {
-				v := b.prog.Values[in[i]]
-				in[i] = b.temp("contiguous", program.Args{}, v.DType, v.Shape, in[i])
-			}
 		}
 		b.call("sdpa", args, in, last.Output(0))
 	}, members...)
@@ -134,15 +126,6 @@ func (b *recovery) isWindow(mask onnxload.ValueID) bool {
 		return found
 	})
 	return found
-}
-
-// isTurned reports whether a query, key or value is one whose last dimension was another before. Where all three are,
-// the program makes them contiguous for the fused kernels, q.transpose(-1, -2).contiguous(), and the exporters drop
-// that.
-func (b *recovery) isTurned(v program.ValueID) bool {
-	c := b.callOf(v)
-	n := len(b.prog.Values[v].Shape)
-	return c != nil && c.Op == "permute" && len(c.Args.Dims) == n && c.Args.Dims[n-1] != n-1
 }
 
 // headsOf returns the number of heads of a query, key or value of [B, H, L, D].

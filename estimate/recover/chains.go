@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -63,58 +62,6 @@ func matchTanhGelu(b *recovery, i int) {
 			mi, hi)
 		return
 	}
-}
-
-// matchGeluFunction finds the GELU of Megatron-LM, x * 0.5 * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x))), which
-// models run as a function of autograd of their own. That it is one is a guess: the graph would be the same without.
-func matchGeluFunction(b *recovery, i int) {
-	tanh := b.nodes[i]
-	inner, ii := b.producedBy(b.in(tanh, 0), "Mul")
-	if inner == nil || !b.single(b.in(tanh, 0)) {
-		return
-	}
-	scaled, si := b.producedBy(b.in(inner, 0), "Mul")
-	add, ai := b.producedBy(b.in(inner, 1), "Add")
-	if scaled == nil || add == nil || !b.single(scaled.Output(0)) || !b.single(add.Output(0)) {
-		return
-	}
-	x, k := b.otherThanNumber(scaled)
-	if x = b.id(x); x == onnxload.NoValue || math.Abs(k-math.Sqrt(2/math.Pi)) > 1e-3 {
-		return
-	}
-	poly, one := b.otherThanNumber(add)
-	square, qi := b.producedBy(poly, "Mul")
-	if square == nil || one != 1 || !b.single(poly) || b.in(square, 1) != x {
-		return
-	}
-	cubic, ci := b.producedBy(b.in(square, 0), "Mul")
-	if cubic == nil || !b.single(cubic.Output(0)) {
-		return
-	}
-	if y, k := b.otherThanNumber(cubic); b.id(y) != x || math.Abs(k-0.044715) > 1e-4 {
-		return
-	}
-	plus, pi := b.user(tanh.Output(0), "Add")
-	if plus == nil || !b.isNumber(b.other(plus, tanh.Output(0)), 1) {
-		return
-	}
-	mul, mi := b.user(plus.Output(0), "Mul")
-	if mul == nil {
-		return
-	}
-	half, hi := b.producedBy(b.other(mul, plus.Output(0)), "Mul")
-	if half == nil || !b.single(half.Output(0)) {
-		return
-	}
-	if y, k := b.otherThanNumber(half); b.id(y) != x || k != 0.5 {
-		return
-	}
-	if !b.guess(dialect.FunctionGELU) {
-		return
-	}
-	b.functions++
-	b.claim(func() { b.call("gelu_function", program.Args{}, []program.ValueID{b.value(x)}, mul.Output(0)) }, i, ii, si, ai, qi,
-		ci, pi, mi, hi)
 }
 
 // otherThanNumber returns the input of a node of two that is not a number, and the number; NoValue when neither is.

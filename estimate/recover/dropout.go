@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -28,12 +27,9 @@ func (b *recovery) chooseDropout() {
 			b.prog.Restored, roots, b.dropout.idle = true, b.ofTokens(), map[*onnxload.Node]bool{}
 		}
 		b.dropout.count++
-		row := dialect.Dropout
-		if at := places.Of(n).Module; slices.ContainsFunc(roots, func(root string) bool { return isIn(at, root) }) {
-			row = dialect.DropoutOfTokens
-		}
+		at := places.Of(n).Module
 		b.at = i
-		if !b.src.Train || !b.guess(row) {
+		if !b.src.Train || slices.ContainsFunc(roots, func(root string) bool { return isIn(at, root) }) {
 			b.dropout.idle[n] = true
 		}
 	}

@@ -55,9 +55,6 @@ func (b *recovery) value(id onnxload.ValueID) program.ValueID {
 	if b.of[id] != program.NoValue {
 		return b.of[id]
 	}
-	if b.looked[id] {
-		return b.lookUpBias(id)
-	}
 	if b.isComputed(id) {
 		return b.computed(id)
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 )
 
 // fastAttention rewrites inference of nn.MultiheadAttention as its fast path runs it: with batch_first, outside
@@ -38,7 +37,7 @@ func fastAttention(p *program.Program) {
 		y, behind := turnedBack(p, p.Calls[end].Out[0], &p.Calls[end], true)
 		if calls := a.native(p, &p.Calls[project], &p.Calls[out], x, y); calls != nil {
 			calls = slices.Concat(before, calls, behind)
-			p.Guesses = append(p.Guesses, program.Guess{Row: dialect.FastPath.Name, Origin: a.call.Origin})
+			p.Guesses = append(p.Guesses, program.Guess{Row: fastPath.Name, Origin: a.call.Origin})
 			replaced[end] = calls
 			if a.weights != program.NoValue {
 				replaced[int(made[a.weights])] = nil
@@ -236,7 +235,7 @@ func (a *attention) native(p *program.Program, project, out *program.Call, x, y 
 // names that its class gives its parameters.
 func fuseEncoderLayer(p *program.Program, users [][]int32, w, y program.ValueID) {
 	layer, ok := strings.CutSuffix(p.Values[w].Name, "self_attn.in_proj_weight")
-	if !ok || p.Without[dialect.EncoderLayer.Name] {
+	if !ok {
 		return
 	}
 	sum, at := user(p, users, y, "add")
@@ -266,7 +265,6 @@ func fuseEncoderLayer(p *program.Program, users [][]int32, w, y program.ValueID)
 	if last == nil {
 		return
 	}
-	p.Guesses = append(p.Guesses, program.Guess{Row: dialect.EncoderLayer.Name, Origin: act.Origin})
 	act.InPlace()
 	for _, s := range []struct {
 		call *program.Call

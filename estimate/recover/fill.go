@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -44,7 +43,7 @@ func (b *recovery) shapeGiver(size, out onnxload.ValueID) []program.ValueID {
 	}
 	x := b.in(n, 0)
 	if x == onnxload.NoValue || b.host[x] || b.fixed[x] || !b.elem(x).IsFloat() || b.elem(x) != b.elem(out) ||
-		b.of[x] == program.NoValue || !b.guess(dialect.ZerosLike) {
+		b.of[x] == program.NoValue {
 		return nil
 	}
 	return []program.ValueID{b.value(x)}

@@ -4,67 +4,59 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/recover/pysource"
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
-// placeFolded gives the convolution that was emitted last its own place: its node has that of the batch norm which
-// was folded into it. Its module is that of its weight. The line that called it is lost; what the norm's line reads
-// is the name that its result has: out = self.bn1(out), where the line before was out = self.conv1(...). A line that
-// calls both has both, self.bn1(self.conv1(x)).
-func (b *recovery) placeFolded(n *onnxload.Node) {
-	s := b.prog.Sources
-	norm, last := n.Stack, len(b.prog.Calls)-1
-	weight := b.m.NameOf(b.in(n, 1))
+// placeFolded gives the convolution that was emitted last its own module, that of its weight: its node has the place of
+// the batch norm which was folded into it. The line that called it is lost; what the norm's line reads is the name that
+// its result has: out = self.bn1(out), where the line before was out = self.conv1(...). A line that calls both has both,
+// self.bn1(self.conv1(x)).
+func (b *recovery) placeFolded(weight string) {
+	c := &b.prog.Calls[len(b.prog.Calls)-1]
 	k := strings.LastIndexByte(weight, '.')
-	if s.Modules(norm) == 0 || k < 0 || shallow(weight[:k]) != weight[:k] {
+	if b.prog.Lines.Modules(c.Stack) == 0 || k < 0 || shallow(weight[:k]) != weight[:k] {
 		return
 	}
-	path := weight[:k]
-	c := &b.prog.Calls[last]
-	b.called[path] = true
-	own := b.scope(path)
+	b.called[weight[:k]] = true
+	own := b.scope(weight[:k])
 	around := b.prog.CommonScope(own, c.Scope)
 	if own == c.Scope || around < 0 {
 		return
 	}
-	if before := b.prog.CommonScope(own, b.prog.Calls[max(last-1, 0)].Scope); last > 0 &&
-		b.prog.Depth(before) > b.prog.Depth(around) {
-		// The norm is not of the module that the convolution is of, but what came before is: their lines are the
-		// same, as far as known.
-		c.Scope, c.Stack = own, s.At(b.prog.Calls[last-1].Stack, b.prog.Depth(before))
-		return
-	}
-	level := b.prog.Depth(around)
-	at := s.At(norm, level)
-	c.Scope, c.Stack = own, 0
-	if at == 0 {
+	norm := b.prog.Scopes[c.Scope].Name
+	at := b.prog.Lines.At(c.Stack, b.prog.Depth(around))
+	if c.Scope, c.Stack = own, at; at == 0 {
 		return
 	}
 	within := func(path string) string {
 		return strings.TrimPrefix(strings.TrimPrefix(path, b.prog.Scopes[around].Name), ".")
 	}
-	line := s.Lines[at-1]
-	i := line.Names(within(b.places[b.at].Module))
-	if i < 0 || line.Names(within(path)) >= 0 { // a function of the program calls both, or the line does
-		c.Stack = at
-		return
+	conv, says := within(weight[:k]), b.prog.Lines[at-1].Says
+	if says.CallsModule(conv) || !says.CallsModule(within(norm)) || len(says.Reads) == 0 {
+		return // the line calls both, or a function that does
 	}
-	st := pysource.Statement{Kind: pysource.Part, Sites: []pysource.Site{{Path: within(path)}}}
-	if reads := line.Statements[i].Reads; len(reads) > 0 {
-		st.Kind, st.Targets = pysource.Binding, reads[:1]
-	}
-	// a function that began with the call before, bottleneck = self.bn_function(x), may go on
-	if last > 0 && len(st.Targets) > 0 {
-		before := &b.prog.Calls[last-1]
-		if f := s.At(before.Stack, level); f > 0 && s.At(before.Stack, level-1) == s.At(norm, level-1) &&
-			b.prog.CommonScope(before.Scope, around) == around {
-			if l := s.Lines[f-1]; l.Names(within(b.prog.Scopes[before.Scope].Name)) < 0 && len(l.Statements) == 1 &&
-				len(l.Statements[0].Sites) > 0 && slices.Equal(l.Statements[0].Targets, st.Targets) {
-				c.Stack = f
-				return
-			}
+	if last := len(b.prog.Calls) - 2; last >= 0 { // a function that began with the call before, x = self.f(x), goes on
+		f := b.prog.Lines.At(b.prog.Calls[last].Stack, b.prog.Depth(around))
+		if f > 0 && b.prog.Lines[f-1].Up == b.prog.Lines[at-1].Up && slices.Equal(b.prog.Lines[f-1].Says.Targets, says.Reads[:1]) &&
+			!b.prog.Lines[f-1].Says.CallsModule(within(b.prog.Scopes[b.prog.Calls[last].Scope].Name)) {
+			c.Stack = f
+			return
 		}
 	}
-	c.Stack = s.Add(at, st)
+	key := lostLine{at, conv}
+	if b.lostLines[key] == 0 {
+		before := b.prog.Lines[at-1]
+		before.Says = &program.Statement{Kind: program.Binding, Targets: says.Reads[:1], Calls: []string{conv}}
+		b.prog.Lines = append(b.prog.Lines, before)
+		n := int32(len(b.prog.Lines))
+		b.prog.Lines[n-1].Forward = n
+		b.lostLines[key] = n
+	}
+	c.Stack = b.lostLines[key]
+}
+
+// A lostLine is that of the call of a module before another line.
+type lostLine struct {
+	before int32
+	path   string
 }

@@ -61,10 +61,9 @@ func TestFoldedLines(t *testing.T) {
 			},
 		}
 	}
-	const conv = "conv(a, m.conv.weight, -)"
 	for line, want := range map[string]string{
 		// x = self.conv(x), y = self.bn(x)
-		"y = self.bn(x)":            "a after " + conv + "|getitem after neg(b)|b after neg(b)",
+		"y = self.bn(x)":            "a after conv(a, m.conv.weight, -)|getitem after neg(b)|b after neg(b)",
 		"y = self.bn(self.conv(x))": "a after neg(b)|getitem after neg(b)|b after neg(b)",
 		"y = self.bn(t)":            "a after neg(b)|getitem after neg(b)|b after neg(b)", // t = self.conv(x)
 	} {

@@ -79,7 +79,7 @@ func (b *recovery) index() {
 		// neighbours are of one module as a rule
 		if at := b.src.Place(n); at != from || n.Stack != lines || i == 0 {
 			from, lines = at, n.Stack
-			if p := within(b.prog.Sources, at, n.Stack); *p != *last.Place || i == 0 {
+			if p := within(b.prog.Lines, at, n.Stack); *p != *last.Place || i == 0 {
 				if p.Module != last.Module {
 					b.modules++
 				}

@@ -2,7 +2,6 @@ package recover
 
 import (
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -14,12 +13,6 @@ func (b *recovery) findHost() {
 	fixed := b.fixed
 	for i := range fixed {
 		fixed[i] = b.m.Values[i].Init != nil && !b.ofModule(onnxload.ValueID(i))
-		if fixed[i] && b.isBiasOfHeads(onnxload.ValueID(i)) && b.guess(dialect.HeadBias) {
-			if b.looked == nil {
-				b.looked = map[onnxload.ValueID]bool{}
-			}
-			b.looked[onnxload.ValueID(i)], fixed[i] = true, false
-		}
 	}
 	for i, n := range b.nodes {
 		f := b.facts[i]

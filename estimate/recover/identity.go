@@ -24,7 +24,7 @@ func (b *recovery) isClone(n *onnxload.Node) bool {
 	if n.Stack <= 0 || n.Output(0) == onnxload.NoValue || !strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
 		return false
 	}
-	line := b.prog.Sources.Frames[n.Stack-1].Source
+	line := b.prog.Lines[n.Stack-1].Source
 	return strings.Contains(line, ".clone()") && !strings.Contains(line, "contiguous(") && b.elem(n.Input(0)).IsFloat()
 }
 

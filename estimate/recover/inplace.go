@@ -5,64 +5,46 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
-	"github.com/memestimate/memestimate/estimate/recover/pysource"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // saysInPlace reports whether the source says that a node of two arguments writes over its first: x += y does, z = x
 // + y does not. known is false where no line is known, or where it is but a part of what is computed.
 func (b *recovery) saysInPlace(n *onnxload.Node, sign string) (yes, known bool) {
-	line := b.lineOf(n)
-	if line == nil {
+	s := b.lineOf(n)
+	switch {
+	case s == nil:
 		return false, false
+	case s.Kind == program.Augment && s.Sign == sign, s.Kind == program.Bare && s.Inplace && !s.Open:
+		x, y := b.in(n, 0), n.Output(0)
+		last := !slices.ContainsFunc(b.usesOf(y), func(u int32) bool {
+			return b.nodes[u].Stack == n.Stack && b.nodes[u].Op == n.Op && b.in(b.nodes[u], 0) != b.id(y)
+		})
+		return last && b.made[x] >= 0 && slices.Equal(b.dims(x), b.dims(y)) && b.elem(x) == b.elem(y), true
 	}
-	for i := range line.Statements {
-		st := &line.Statements[i]
-		switch method := st.Kind == pysource.Bare && st.Inplace && !line.Open; {
-		case st.Kind == pysource.Augment && st.Op == sign || method:
-			x, y := b.in(n, 0), n.Output(0)
-			last := !slices.ContainsFunc(b.usesOf(y), func(u int32) bool {
-				return b.nodes[u].Stack == n.Stack && b.nodes[u].Op == n.Op && b.in(b.nodes[u], 0) != b.id(y)
-			})
-			return last && b.made[x] >= 0 && slices.Equal(b.dims(x), b.dims(y)) && b.elem(x) == b.elem(y), true
-		case len(line.Statements) == 1 && !line.Open && st.Ops > 0 && len(st.Sites) == 0 &&
-			(st.Kind == pysource.Binding || st.Kind == pysource.Returns):
-			return false, true
-		}
-	}
-	return false, false
+	return false, !s.Open && s.Ops > 0 && len(s.Calls) == 0 && (s.Kind == program.Binding || s.Kind == program.Returns)
 }
 
-// lineOf returns the innermost line that made a node, nil when that is unknown.
-func (b *recovery) lineOf(n *onnxload.Node) *pysource.Line {
-	s := b.prog.Sources
-	if s.Modules(n.Stack) == 0 || s.Forward[n.Stack-1] != n.Stack {
+// lineOf returns what the innermost line says that made a node, nil when that is unknown.
+func (b *recovery) lineOf(n *onnxload.Node) *program.Statement {
+	if b.prog.Lines.Modules(n.Stack) == 0 || b.prog.Lines[n.Stack-1].Forward != n.Stack {
 		return nil
 	}
-	return s.Lines[n.Stack-1]
+	return b.prog.Lines[n.Stack-1].Says
 }
 
 // activatesInPlace reports whether the source says that a function of activation writes over its argument: F.relu(x,
 // inplace=True) and x.relu_() do, F.relu(x) does not. Where the line says it by a variable, as modules do, F.relu(
-// input, inplace=self.inplace), the one that calls the module may: nn.ReLU(inplace=True)(x). Else known is false.
+// input, inplace=self.inplace), known is false.
 func (b *recovery) activatesInPlace(n *onnxload.Node, call string) (yes, known bool) {
-	line := b.lineOf(n)
-	if line != nil {
-		if yes, known = b.prog.Sources.MadeInPlace(n.Stack); known {
-			return yes, known
-		}
-	}
-	if line == nil || len(line.Statements) != 1 || line.Open {
-		return false, false
-	}
-	st, text := &line.Statements[0], b.prog.Sources.Frames[n.Stack-1].Source
+	s := b.lineOf(n)
 	switch {
-	case st.Flag:
+	case s == nil || s.Open || s.Flag:
 		return false, false
-	case st.Inplace:
+	case s.Inplace:
 		return true, true
 	}
+	text := b.prog.Lines[n.Stack-1].Source
 	return false, !strings.Contains(text, "inplace") && strings.Contains(text, call)
 }
 
@@ -77,7 +59,7 @@ func (b *recovery) inPlace(n *onnxload.Node, call string) bool {
 	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
 		after := n.Op == "LeakyRelu" && b.lastIs("group_norm", b.value(b.in(n, 0)))
 		return (after || n.Op == "Relu" && len(b.dims(n.Output(0))) > 3) && b.single(b.in(n, 0)) &&
-			b.guess(dialect.ActivationInPlace)
+			b.guess(activationInPlace)
 	}
 	return !b.ofFunction(b.in(n, 0)) && !b.ofSequential(n) && b.inPlaceAfter(b.in(n, 0), 1)
 }
@@ -96,7 +78,7 @@ func (b *recovery) ofSequential(n *onnxload.Node) bool {
 	}
 	number := name[strings.LastIndexByte(name, '_')+1:]
 	return number != "" && strings.Trim(number, "0123456789") == "" &&
-		(number == name || number == around[strings.LastIndexByte(around, '.')+1:]) && b.guess(dialect.LeakyOfSequential)
+		(number == name || number == around[strings.LastIndexByte(around, '.')+1:])
 }
 
 // ofFunction reports whether what the current node reads is the result of a convolution's module that its own module
@@ -109,7 +91,7 @@ func (b *recovery) ofFunction(x onnxload.ValueID) bool {
 		return false
 	}
 	inner, outer := b.places[i].Module, b.places[b.at].Module
-	return inner != "" && (outer == "" || strings.HasPrefix(inner, outer+".")) && b.guess(dialect.FunctionOfModule)
+	return inner != "" && (outer == "" || strings.HasPrefix(inner, outer+"."))
 }
 
 // inPlaceAfter reports whether a value that only these reads use comes from a convolution or a
@@ -118,7 +100,7 @@ func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
 	if p, _ := b.producer(x); p != nil && len(b.usesOf(b.id(x))) == reads && !b.out[b.id(x)] && len(b.dims(x)) > 0 {
 		switch p.Op {
 		case "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization":
-			return b.guess(dialect.ActivationInPlace)
+			return b.guess(activationInPlace)
 		}
 	}
 	return false

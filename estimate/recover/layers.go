@@ -170,7 +170,7 @@ func emitLayerNorm(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		d := b.dims(b.in(n, 0))
 		a := b.axis(n, -1, len(d))
-		b.norm(op, program.Args{Shape: d[a:]}, b.affine(n), n.Output(0))
+		b.call(op, program.Args{Shape: d[a:]}, b.affine(n), n.Output(0))
 	}
 }
 
@@ -184,7 +184,7 @@ func emitGroupNorm(b *recovery, n *onnxload.Node) {
 	if !slices.ContainsFunc([]int{1, 2}, func(i int) bool {
 		return in[i] != program.NoValue && !slices.Equal(b.dims(b.in(n, i)), channels)
 	}) {
-		b.norm("group_norm", args, in, n.Output(0))
+		b.call("group_norm", args, in, n.Output(0))
 		return
 	}
 	d := b.elem(n.Output(0))
@@ -199,16 +199,6 @@ func emitGroupNorm(b *recovery, n *onnxload.Node) {
 		y = b.temp("add", program.Args{}, d, split, y, grouped(shift))
 	}
 	b.call("reshape", program.Args{Shape: shape}, []program.ValueID{y}, n.Output(0))
-}
-
-// norm emits a norm, which autocast has compute in float32, and the cast of its result where its module has one.
-func (b *recovery) norm(op string, args program.Args, in []program.ValueID, out onnxload.ValueID) {
-	if !b.prog.Sources.CastsBack(b.nodes[b.at].Stack) {
-		b.call(op, args, in, out)
-		return
-	}
-	y := b.temp(op, args, b.elem(out), b.dims(out), in...)
-	b.call("type_as", program.Args{}, []program.ValueID{y, in[0]}, out)
 }
 
 func spatialCall(op string) func(*recovery, *onnxload.Node) {

@@ -27,18 +27,14 @@ func (b *recovery) noteExport() {
 		lost("whether the last layer is the table of embeddings, %.2f MiB", b.mib(t.Head))
 		say("weight %q is taken for a copy of %q that folding of constants transposed, as transformers ties the last layer "+
 			"to the embeddings unless a model says otherwise: both are counted as one; if they are two tensors, %.2f MiB of "+
-			"parameters are missing, with their gradients and optimizer states, and the upper bound has them; to know export "+
-			"with do_constant_folding=False", b.m.NameOf(t.Head), b.m.NameOf(t.Table), b.mib(t.Head))
+			"parameters are missing, with their gradients and optimizer states; to know export with do_constant_folding=False",
+			b.m.NameOf(t.Head), b.m.NameOf(t.Table), b.mib(t.Head))
 	}
 	for _, t := range b.copies() {
 		lost("whether weight %q is %q, %.2f MiB", b.m.NameOf(t[0]), b.m.NameOf(t[1]), b.mib(t[0]))
 		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made "+
 			"two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with "+
 			"do_constant_folding=False", b.m.NameOf(t[0]), b.m.NameOf(t[1]), b.mib(t[0]))
-	}
-	if b.src.Train && b.maxima > 0 {
-		say("largest or least values of a dimension: %d, taken for x.max(dim), which saves their places; x.amax(dim) is "+
-			"exported alike and saves its argument and result, which the upper bound has room for", b.maxima)
 	}
 	if n := b.idleMasks(); n > 0 {
 		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a "+
@@ -216,7 +212,7 @@ func (b *recovery) emitFolded(n *onnxload.Node, op string, args program.Args, in
 	out := b.dims(n.Output(0))
 	dtype := b.elem(n.Output(0))
 	y := b.temp(op, args, dtype, out, in...)
-	b.placeFolded(n)
+	b.placeFolded(b.m.NameOf(b.in(n, 1)))
 	name := b.places[b.at].Module
 	if name == "" {
 		name = fmt.Sprintf("folded_%d", b.folded)

@@ -2,7 +2,6 @@ package recover
 
 import (
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -121,19 +120,4 @@ func emitMeanVariance(b *recovery, n *onnxload.Node) {
 		dims = append(dims, int(a))
 	}
 	b.call("mean_variance_norm", program.Args{Dims: dims}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
-}
-
-// emitMul emits a product. The TorchScript exporter writes torch.square(x) as x * x (torch/onnx/symbolic_opset9.py),
-// and so the product of a rectified tensor and itself, which nothing else reads, is taken for the square that squared
-// ReLU is written with: torch.square(F.relu(x)) in transformers' ReLUSquaredActivation and in RWKV. square is pow(x,
-// 2), which autocast runs, and saves for, in float32; mul it does not.
-func emitMul(b *recovery, n *onnxload.Node) {
-	if x := b.in(n, 0); x != onnxload.NoValue && x == b.in(n, 1) && b.places[b.at].Op == "" && len(b.usesOf(x)) == 2 &&
-		!b.out[x] {
-		if relu, _ := b.producedBy(x, "Relu"); relu != nil && b.guess(dialect.SquaredReLU) {
-			b.call("square", program.Args{}, []program.ValueID{b.value(x)}, n.Output(0))
-			return
-		}
-	}
-	arithmetic("mul", "*")(b, n)
 }

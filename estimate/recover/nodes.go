@@ -53,7 +53,7 @@ var nodeRows = []nodeRow{
 	{"Pow", "data data", 0, binaryCall("pow")},
 	{"Add", "data data", module.Affine, emitAdd},
 	{"Sub", "data data", module.Affine, arithmetic("sub", "-")},
-	{"Mul", "data data", module.Affine, emitMul},
+	{"Mul", "data data", module.Affine, arithmetic("mul", "*")},
 	{"Div", "data data", module.Affine, arithmetic("div", "/")},
 	{"Sum", "data+", 0, emitSum},
 	{"Equal", "data data", module.Compares, binaryCall("compare")},

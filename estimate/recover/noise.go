@@ -2,7 +2,6 @@ package recover
 
 import (
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -13,13 +12,11 @@ const noiseSteps = 8
 // of zeros and ones, 1 where a uniform one is below the rate that survives, perhaps divided by that rate. The random
 // tensor is one of x's type, whatever that is under autocast, that is filled and divided in place:
 // torchvision.ops.stochastic_depth has torch.empty(size, dtype=input.dtype).bernoulli_(survival_rate), timm's
-// drop_path x.new_empty(shape).bernoulli_(keep_prob). Older modules write torch.floor(torch.rand(shape,
-// dtype=x.dtype) + keep_prob) and x.div(keep_prob) * noise (drop_path in transformers): there the division makes
-// another tensor of x's size, which is no noise's. Outside of training such modules return x itself, so nothing is
+// drop_path x.new_empty(shape).bernoulli_(keep_prob). Outside of training such modules return x itself, so nothing is
 // computed.
 func matchNoise(b *recovery, i int) {
 	n := b.nodes[i]
-	nodes, binary, floored := []int{i}, n.Op == "Bernoulli", false
+	nodes, binary := []int{i}, n.Op == "Bernoulli"
 	for _, v := range n.In { // the tensor whose shape it takes
 		if p, at := b.producer(v); p != nil && b.single(v) && !b.done[at] {
 			nodes = append(nodes, at)
@@ -40,23 +37,15 @@ func matchNoise(b *recovery, i int) {
 		switch {
 		case (u.Op == "Less" || u.Op == "LessOrEqual" || u.Op == "Greater" || u.Op == "GreaterOrEqual") &&
 			number, u.Op == "Floor":
-			binary, floored = true, u.Op == "Floor"
+			binary = true
 		case u.Op == "Cast", u.Op == "CastLike" && b.in(u, 0) == b.id(v):
 		case (u.Op == "Add" || u.Op == "Mul") && number, u.Op == "Div" && number && b.in(u, 0) == b.id(v):
 		case u.Op == "Mul" && binary && b.isTensor(b.other(u, v)):
-			x, noise, op := b.other(u, v), v, "feature_dropout"
-			if floored {
-				div, di := b.producedBy(x, "Div")
-				if div != nil && b.single(x) && !b.out[b.id(x)] {
-					if _, number := b.number(b.in(div, 1)); number && b.guess(dialect.DividedNoise) {
-						x, op, nodes = b.in(div, 0), "drop_path", append(nodes, di)
-					}
-				}
-			}
+			x, noise := b.other(u, v), v
 			b.claim(func() {
 				if b.src.Train {
 					// whatever the rate is
-					b.call(op, program.Args{Train: true, P: 0.5, Shape: b.dims(noise)}, []program.ValueID{b.value(x)}, u.Output(0))
+					b.call("feature_dropout", program.Args{Train: true, P: 0.5, Shape: b.dims(noise)}, []program.ValueID{b.value(x)}, u.Output(0))
 					return
 				}
 				b.call("dropout", program.Args{}, []program.ValueID{b.value(x)}, u.Output(0))

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -87,7 +86,7 @@ func matchLayerNorm(b *recovery, i int) {
 	}
 	own := ai == ri || b.byPyTorch() && mean.Version >= 17
 	if own || len(small) == len(shape) && from >= 0 && program.Numel(small[from:]) != 1 {
-		if pow.Op == "Pow" && b.guess(dialect.SplitDifference) { // the channels of a picture: LayerNorm2d by hand
+		if pow.Op == "Pow" && b.guess(splitDifference) { // the channels of a picture: LayerNorm2d by hand
 			b.splitDifference(sub, div, di)
 		}
 		return
@@ -185,7 +184,7 @@ func matchRMSNorm(b *recovery, i int) {
 	} else if w != onnxload.NoValue {
 		shifted = module.IsSum(b.m.NameOf(w), b.m.Values[w].Init) // which the exporter computed
 	}
-	out, late := scale.Output(0), back == nil && b.castsProduct(scale, w)
+	out, late := scale.Output(0), back == nil && b.castsProduct(scale)
 	if late {
 		if after, ai := b.user(out, "Cast"); after != nil && b.elem(after.Output(0)) == program.Float32 {
 			out, members = after.Output(0), append(members, ai)
@@ -195,7 +194,7 @@ func matchRMSNorm(b *recovery, i int) {
 		!strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") {
 		return
 	}
-	if !b.guess(dialect.FloatRMSNorm) {
+	if !b.guess(floatRMSNorm) {
 		return
 	}
 	b.claim(func() {
@@ -218,77 +217,6 @@ func matchRMSNorm(b *recovery, i int) {
 		v = b.temp("type_as", program.Args{}, f, shape, v, in)
 		b.call("mul", program.Args{}, []program.ValueID{weight, v}, out)
 	}, members...)
-}
-
-// matchCenteredNorm finds the layer norm without bias that Cohere writes by hand:
-//
-//	weight * ((x - mean) * rsqrt((x - mean).pow(2).mean(-1) + eps))
-//
-// It computes in float32, the weight's product too, and casts the result back (CohereLayerNorm in transformers). As
-// with the root mean square norms, a float32 graph of torch.export's does not show it.
-func matchCenteredNorm(b *recovery, i int) {
-	variance := b.nodes[i]
-	pow, pi := b.producedBy(b.in(variance, 0), "Pow")
-	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Output(0)) {
-		return
-	}
-	first, fi := b.producedBy(b.in(pow, 0), "Sub")
-	if first == nil {
-		return
-	}
-	x := b.in(first, 0)
-	mean, mi := b.producedBy(b.in(first, 1), "ReduceMean")
-	if mean == nil || b.in(mean, 0) != x {
-		return
-	}
-	r, inverse := b.inverseRoot(variance)
-	if r == onnxload.NoValue {
-		return
-	}
-	norm, ni := b.user(r, "Mul")
-	if norm == nil || b.in(norm, 1) != b.id(r) {
-		return
-	}
-	second, ci := b.producedBy(b.in(norm, 0), "Sub")
-	scale, ki := b.user(norm.Output(0), "Mul")
-	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Output(0)) || scale == nil ||
-		!b.isParameter(b.in(scale, 0)) {
-		return
-	}
-	uses := 1 // of each difference; an optimizer merges them
-	if fi == ci {
-		uses = 2
-	}
-	if len(b.usesOf(first.Output(0))) != uses || len(b.usesOf(second.Output(0))) != uses ||
-		len(b.usesOf(mean.Output(0))) != 3-uses {
-		return
-	}
-	shape, small := b.dims(x), b.dims(mean.Output(0))
-	rank := len(shape)
-	if rank == 0 || len(small) != rank || small[rank-1] != 1 || program.Numel(small)*shape[rank-1] != program.Numel(shape) {
-		return
-	}
-	if !b.guess(dialect.CentredNorm) {
-		return
-	}
-	b.claim(func() {
-		f := program.Float32
-		last := program.Args{Dims: []int{rank - 1}, Keep: true}
-		number := b.add(program.Value{Kind: program.Number, DType: f})
-		in, weight := b.value(x), b.value(b.in(scale, 0))
-		wide := b.temp("float", program.Args{}, f, shape, in)
-		m := b.temp("mean", last, f, small, wide)
-		d := b.temp("sub", program.Args{}, f, shape, wide, m)
-		v := b.temp("square", program.Args{}, f, shape, d)
-		v = b.temp("mean", last, f, small, v)
-		d = b.temp("sub", program.Args{}, f, shape, wide, m)
-		v = b.temp("add", program.Args{}, f, small, v, number)
-		v = b.temp("rsqrt", program.Args{}, f, small, v)
-		v = b.temp("mul", program.Args{}, f, shape, d, v)
-		weight = b.temp("float", program.Args{}, f, b.dims(b.in(scale, 0)), weight)
-		v = b.temp("mul", program.Args{}, f, shape, weight, v)
-		b.call("type_as", program.Args{}, []program.ValueID{v, in}, scale.Output(0))
-	}, append([]int{i, pi, fi, mi, ci, ni, ki}, inverse...)...)
 }
 
 // matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where
@@ -360,6 +288,6 @@ func matchGroupNorm(b *recovery, i int) {
 		if !slices.Equal(b.dims(x), shape) { // optimizers merge a view before the norm with the norm's own
 			v = b.temp("reshape", program.Args{Shape: shape}, b.elem(x), shape, v)
 		}
-		b.norm("group_norm", program.Args{Groups: groups}, []program.ValueID{v, b.vector(params[0]), b.vector(params[1])}, last)
+		b.call("group_norm", program.Args{Groups: groups}, []program.ValueID{v, b.vector(params[0]), b.vector(params[1])}, last)
 	}, members...)
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -44,7 +43,6 @@ var patterns = []pattern{
 	{"Softmax", matchSoftmaxFloat},
 	{"Erf", matchGelu},
 	{"Tanh", matchTanhGelu},
-	{"Tanh", matchGeluFunction},
 	{"Softplus", matchSoftplus},
 	{"Softplus", matchMish},
 	{"Sign", matchSoftshrink},
@@ -52,14 +50,12 @@ var patterns = []pattern{
 	{"Clip", matchHardswish},
 	{"Max", matchClamp},
 	{"ReduceMean", matchLayerNorm},
-	{"ReduceMean", matchCenteredNorm},
 	{"ReduceMean", matchRMSNorm},
 	{"ReduceL2", matchWeightNorm},
 	{"Sqrt", matchRsqrt},
 	{"Elu", matchElu},
 	{"Sigmoid", matchSilu},
 	{"Sigmoid", matchGlu},
-	{"Div", matchLinearAttention},
 	{"Div", matchVariance},
 	{"ReduceMean", matchPopulation},
 	{"MatMul", matchBaddbmm},
@@ -67,7 +63,6 @@ var patterns = []pattern{
 	{"RandomUniformLike", matchNoise},
 	{"RandomUniform", matchNoise},
 	{"Bernoulli", matchNoise},
-	{"Sub", matchStraightThrough},
 }
 
 // matchGelu finds x * 0.5 * (1 + erf(x / sqrt 2)) in the orders that exporters write. PyTorch's write (x * (1 + erf)) *
@@ -128,7 +123,7 @@ func (b *recovery) selfGated(mul *onnxload.Node, x, gate onnxload.ValueID) bool 
 	if b.byPyTorch() && (b.in(mul, 0) != x || name == "sigmoid" || name == "tanh") {
 		return false
 	}
-	return b.guess(dialect.SelfGated)
+	return b.guess(selfGated)
 }
 
 // matchSilu finds x * sigmoid(x).
@@ -161,7 +156,6 @@ func matchLinear(b *recovery, i int) {
 	}
 	if t := b.src.Tied; t != nil && t.Head == w {
 		weight = func() program.ValueID { // one tensor with two names
-			b.chose(dialect.TiedHead)
 			b.of[w] = b.value(t.Table)
 			return b.of[w]
 		}

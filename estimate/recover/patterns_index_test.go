@@ -122,26 +122,6 @@ func TestPadByNothing(t *testing.T) {
 	})
 }
 
-// Tokens that become a picture for a convolution are made contiguous.
-func TestMapOfTokens(t *testing.T) {
-	inits := []onnx.Tensor{onnx.Int64s("picture", 2, 4, 4, 8), recovertest.Weights("c.weight", 8, 8, 1, 1)}
-	to := func(n onnx.Node) []onnx.Node {
-		return []onnx.Node{onnx.Op("Reshape", "x picture", "r"),
-			onnx.Op("Transpose", "r", "p", onnx.A("perm", []int64{0, 3, 1, 2})), n}
-	}
-	runPatterns(t, []patternCase{
-		{name: "convolution", shape: []any{2, 16, 8}, inits: inits, nodes: to(onnx.Op("Conv", "p c.weight", "y")),
-			want: []string{"reshape(x)", "permute(r)", "contiguous(_)", "conv(p, c.weight, -)"}},
-		{name: "convolution, and flattened", shape: []any{2, 16, 8}, inits: append(inits, onnx.Int64s("flat", 2, 8, 16)),
-			nodes: append(to(onnx.Op("Conv", "p c.weight", "c")), onnx.Op("Reshape", "p flat", "f"),
-				onnx.Op("Reshape", "c flat", "g"), onnx.Op("Add", "f g", "y")),
-			want: []string{"reshape(x)", "permute(r)", "contiguous(_)", "conv(p, c.weight, -)", "reshape(p)", "reshape(c)",
-				"add(f, g)"}},
-		{name: "else", shape: []any{2, 16, 8}, inits: inits, nodes: to(onnx.Op("Relu", "p", "y")),
-			want: []string{"reshape(x)", "permute(r)", "relu(p)"}},
-	})
-}
-
 // A pooling that returns places, as both exporters write it, and one that puts values back there, as torch.export does.
 func TestUnpool(t *testing.T) {
 	ints := func(name string, v ...int64) onnx.Tensor { return onnx.Int64s(name, v...) }

@@ -3,15 +3,14 @@ package recover
 import (
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover/module"
-	"github.com/memestimate/memestimate/estimate/recover/pysource"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // within returns a place without the modules that the stack has not: exporters take the call of an operator of which
 // they know none for one of the module before it. A module whose forward is called by that name, layer.forward(x),
 // has a frame and no place: its path is that of what it calls, without the last name.
-func within(s *pysource.Sources, p *module.Place, stack int32) *module.Place {
+func within(s program.Lines, p *module.Place, stack int32) *module.Place {
 	n := s.Modules(stack)
 	if n == 0 || p.Around == "" {
 		return p
@@ -40,15 +39,15 @@ func within(s *pysource.Sources, p *module.Place, stack int32) *module.Place {
 }
 
 // between returns a place with the module whose forward is called by that name.
-func between(s *pysource.Sources, p *module.Place, stack int32) *module.Place {
-	for f := s.Forward[stack-1]; f > 0; f = s.Forward[f-1] {
-		up := s.Frames[f-1].Up
+func between(s program.Lines, p *module.Place, stack int32) *module.Place {
+	for f := s[stack-1].Forward; f > 0; f = s[f-1].Forward {
+		up := s[f-1].Up
 		if up == 0 {
 			break
 		}
-		if strings.Contains(s.Frames[up-1].Source, ".forward(") {
+		if strings.Contains(s[up-1].Source, ".forward(") {
 			begin := 0
-			for range s.Level[f-1] - 2 {
+			for range s[f-1].Level - 2 {
 				begin += strings.IndexByte(p.Around[begin:], '/') + 1
 			}
 			part, _, _ := strings.Cut(p.Around[begin:], "/")
@@ -62,13 +61,4 @@ func between(s *pysource.Sources, p *module.Place, stack int32) *module.Place {
 		f = up
 	}
 	return p
-}
-
-// framesOf returns the frames of a file as the readers of Python's lines take them.
-func framesOf(stacks []onnxload.Frame) []pysource.Frame {
-	frames := make([]pysource.Frame, len(stacks))
-	for i, f := range stacks {
-		frames[i] = pysource.Frame(f)
-	}
-	return frames
 }

@@ -120,7 +120,7 @@ func (b *recovery) lossOfWords(n *onnxload.Node) bool {
 	if n.Stack == 0 {
 		return false
 	}
-	_, call, ok := strings.Cut(b.prog.Sources.Frames[n.Stack-1].Source, "self.loss_function(")
+	_, call, ok := strings.Cut(b.prog.Lines[n.Stack-1].Source, "self.loss_function(")
 	return ok && strings.Contains(call, "vocab_size")
 }
 

@@ -7,9 +7,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/estimate/recover/module"
-	"github.com/memestimate/memestimate/estimate/recover/pysource"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -22,13 +20,12 @@ type Source struct {
 	Place func(*onnxload.Node) *module.Place
 	Train bool  // the run is a training step
 	Tied  *Tied // a last layer that shares its weight with a table; nil for none
-	Most  bool  // of two calls that are exported alike, take the one that saves more
 	// take one for every size that depends on data, and one step for all packed sequences but one, instead of the most
 	// that each can be
 	Fewest bool
 
-	Without map[string]bool // rows of package dialect, and lifetime's rules, that are switched off, by name
-	With    map[string]bool // unproven ones that are made all the same
+	Without map[string]bool // guesses that are switched off, by name
+	With    map[string]bool // see program.EveryVariable
 
 	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
 }
@@ -51,15 +48,12 @@ func Recover(src Source) (p *program.Program, nodes []*onnxload.Node, err error)
 	b.findHost()
 	b.matchPatterns()
 	b.emitAll()
-	b.unmergeModules(b.unmerge())
-	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0
+	b.unmergeModules()
+	b.prog.Origins = len(b.nodes)
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()
-	if !src.Train && !src.Autocast && b.takes(dialect.FastPath) {
+	if !src.Train && !src.Autocast && b.takes(fastPath) {
 		fastAttention(b.prog)
-	}
-	if src.Train {
-		surrogateGradients(b.prog)
 	}
 	b.prog.DropDead()
 	fuseCells(b.prog)
@@ -70,28 +64,6 @@ func Recover(src Source) (p *program.Program, nodes []*onnxload.Node, err error)
 	b.countUnknown()
 	b.orderState()
 	return b.prog, b.nodes, b.prog.Check()
-}
-
-// takes reports whether a guess may be made.
-func (b *recovery) takes(row *dialect.Row) bool {
-	return !b.src.Without[row.Name] && (!row.Unproven || b.src.With[row.Name])
-}
-
-// chose writes down that a guess was made about the node at hand.
-func (b *recovery) chose(row *dialect.Row) {
-	b.prog.Guesses = append(b.prog.Guesses, program.Guess{Row: row.Name, Origin: int32(b.at)})
-}
-
-// guess makes a guess about the node at hand, and reports false where it is switched off.
-func (b *recovery) guess(row *dialect.Row) bool {
-	if b.takes(row) {
-		b.chose(row)
-		return true
-	}
-	if row.Unproven && !b.src.Without[row.Name] {
-		b.prog.Passed = append(b.prog.Passed, program.Guess{Row: row.Name, Origin: int32(b.at)})
-	}
-	return false
 }
 
 // A recovery is the state of one Recover.
@@ -110,7 +82,6 @@ type recovery struct {
 	args   map[string]*program.Args // of each operator's last call
 	calls  []int32                  // by program value: one more than the call that makes it, as far as it is that long
 	folded int                      // batch norms that an export folded into convolutions, and that are restored
-	maxima int                      // reductions taken for x.max(dim) that could be x.amax(dim)
 	made   []int32                  // by ONNX value: index of the node that makes it, or -1
 	uses   reads                    // by ONNX value: the nodes that read it, once for each slot
 	out    []bool                   // by ONNX value: an output of the graph
@@ -126,10 +97,8 @@ type recovery struct {
 	said     map[string]bool                                 // operators that a note says are approximate
 	own      map[onnxload.ValueID]map[string]program.ValueID // folded convolutions' weights, by module
 	views    map[constantKey]program.ValueID                 // of what an exporter computed
-	looked   map[onnxload.ValueID]bool                       // biases of heads that folding looked up
 	assigned map[onnxload.ValueID]bool                       // new tensors, as a whole: see unshared
 	written  map[onnxload.ValueID]bool                       // what a ScatterND has written into
-	casts    map[castTo]int                                  // see castsTo
 	gone     map[string]program.ValueID                      // parameters that were folded, by name
 	lists    map[onnxload.ValueID][]onnxload.ValueID
 	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
@@ -140,8 +109,8 @@ type recovery struct {
 	clones         bool                                // see findClones
 	dropout        dropouts                            // see chooseDropout
 	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
-	functions      int                                 // chains taken for functions of autograd written in Python
-	widened        int                                 // attentions taken to multiply in float32
+
+	lostLines map[lostLine]int32 // see placeFolded
 
 	scopes map[string]int32
 	called map[string]bool // modules whose forward calls something, by path: containers such as ModuleList have none
@@ -162,13 +131,13 @@ func newRecovery(src Source) *recovery {
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		args: map[string]*program.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
 		pooled: map[*onnxload.Node]onnxload.ValueID{}, assigned: map[onnxload.ValueID]bool{},
-		written: map[onnxload.ValueID]bool{}, casts: map[castTo]int{},
-		views: map[constantKey]program.ValueID{}, gone: map[string]program.ValueID{},
+		written: map[onnxload.ValueID]bool{},
+		views:   map[constantKey]program.ValueID{}, gone: map[string]program.ValueID{}, lostLines: map[lostLine]int32{},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)
 	}
-	b.prog.Sources = pysource.New(framesOf(src.Model.Stacks))
+	b.prog.Lines = readLines(src.Model.Stacks)
 	return b
 }
 

@@ -175,29 +175,6 @@ func TestOpaqueNode(t *testing.T) {
 	}
 }
 
-// x.max(dim) and x.amax(dim) are exported alike: torch.export notes which it was, and else a single dimension is
-// taken for the former and a note says so.
-func TestLargestOfADimension(t *testing.T) {
-	for _, tt := range []struct {
-		axes []int64
-		keep int
-		want string
-		note bool
-	}{
-		{[]int64{1}, 0, "max_dim(x)", true}, {[]int64{1}, 1, "max_dim(x)", true}, {[]int64{1, 2}, 0, "amax(x)", false},
-	} {
-		p := mustRecover(t, onnx.Graph{
-			In: []onnx.Value{onnx.Float("x", 2, 3, 4)}, Out: []onnx.Value{{Name: "y"}},
-			Inits: []onnx.Tensor{onnx.Int64s("axes", tt.axes...)},
-			Nodes: []onnx.Node{onnx.Op("ReduceMax", "x axes", "y", onnx.A("keepdims", tt.keep))},
-		})
-		wantCalls(t, p, tt.want)
-		if got := strings.Contains(strings.Join(p.Notes, "\n"), "x.max(dim)"); got != tt.note {
-			t.Errorf("axes %v, keepdims %d: notes %q", tt.axes, tt.keep, p.Notes)
-		}
-	}
-}
-
 // Axes that come with the data are told by what they did to the shape, where the file declares the result's.
 func TestAxesFromShapes(t *testing.T) {
 	for _, tt := range []struct {

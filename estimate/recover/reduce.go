@@ -2,7 +2,6 @@ package recover
 
 import (
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -28,16 +27,8 @@ func emitReduce(op, withPlaces string) func(*recovery, *onnxload.Node) {
 // backward scatters to, rather than alone, x.amax(dim). Both are exported alike; torch.export notes the operator, and
 // else a single dimension is taken for the older and more common call. max takes no more than one.
 func (b *recovery) withPlaces(args program.Args) bool {
-	switch b.places[b.at].Op {
-	case "max", "min":
-		return len(args.Dims) == 1
-	case "":
-		if len(args.Dims) == 1 && b.guess(dialect.MaxWithPlaces) {
-			b.maxima++
-			return !b.src.Most
-		}
-	}
-	return false
+	op := b.places[b.at].Op
+	return len(args.Dims) == 1 && (op == "max" || op == "min" || op == "")
 }
 
 // emitArg is where the largest or the least of a dimension is.

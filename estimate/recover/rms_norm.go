@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -42,37 +41,12 @@ func (b *recovery) matchFusedRMSNorm(i, pi int, r onnxload.ValueID, inverse []in
 }
 
 // castsProduct reports whether what a norm gives times its weight is cast as a whole, (self.weight * x).to(dtype) as
-// Olmo2RMSNorm and GptOssRMSNorm have it: by the line that multiplies, or by the cast that TorchScript keeps behind it.
-func (b *recovery) castsProduct(scale *onnxload.Node, w onnxload.ValueID) bool {
-	if after, _ := b.user(scale.Output(0), "Cast"); after != nil && b.elem(after.Output(0)) == program.Float32 ||
-		strings.HasPrefix(b.m.NameOf(scale.Output(0)), "type_as") { // the name is what optimizers leave of one
-		return true
-	}
-	if scale.Stack == 0 {
-		return false
-	}
-	name := b.m.NameOf(w)
-	name = name[strings.LastIndexByte(name, '.')+1:]
-	text := b.prog.Sources.Frames[scale.Stack-1].Source
-	for _, cast := range []string{").to(", ").type_as("} {
-		end := strings.Index(text, cast)
-		depth := 0
-		for i := end; i >= 0; i-- {
-			switch text[i] {
-			case ')':
-				depth++
-			case '(':
-				depth--
-			}
-			if depth == 0 { // the bracket that the cast's closes
-				if name != "" && strings.Contains(text[i:end], "."+name) {
-					return true
-				}
-				break
-			}
-		}
-	}
-	return false
+// Olmo2RMSNorm and GptOssRMSNorm have it: by the cast that TorchScript keeps behind it, or the name that optimizers leave
+// of one.
+func (b *recovery) castsProduct(scale *onnxload.Node) bool {
+	after, _ := b.user(scale.Output(0), "Cast")
+	return after != nil && b.elem(after.Output(0)) == program.Float32 ||
+		strings.HasPrefix(b.m.NameOf(scale.Output(0)), "type_as")
 }
 
 // isScale reports whether a value is a weight of a norm, as it is or with one added.
@@ -86,7 +60,7 @@ func (b *recovery) isScale(w onnxload.ValueID) bool {
 // matchPlainRMSNorm finds a root mean square norm without a weight, self._norm(x.float()).type_as(x), by the name of
 // the cast that its result keeps (NanoChatRMSNorm and Llama4TextL2Norm in transformers).
 func (b *recovery) matchPlainRMSNorm(x onnxload.ValueID, mean, norm *onnxload.Node, members []int) {
-	if !strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") || !b.guess(dialect.FloatRMSNorm) {
+	if !strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") || !b.guess(floatRMSNorm) {
 		return
 	}
 	b.claim(func() {

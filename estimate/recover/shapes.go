@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -65,7 +64,7 @@ func (b *recovery) batchFirst(n *onnxload.Node) bool {
 
 func emitReshape(b *recovery, n *onnxload.Node) {
 	o := n.Output(0)
-	if b.cloned[o] || !b.clones && b.isClipOfTokens(n) && b.guess(dialect.ClipOfTokens) {
+	if b.cloned[o] {
 		v := b.temp("reshape", program.Args{Shape: b.dims(o)}, b.elem(o), b.dims(o), b.value(b.in(n, 0)))
 		b.call("contiguous", program.Args{}, []program.ValueID{v}, o)
 		return
@@ -82,9 +81,7 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
-	copied, known := b.copied(n)
-	if copied || !known && (b.isBiasTable(n, perm) && b.guess(dialect.BiasTableCopy) ||
-		b.isMapOfTokens(n, perm) && b.guess(dialect.MapOfTokens)) {
+	if b.copied(n) {
 		v := b.temp("permute", program.Args{Dims: perm}, b.elem(n.Output(0)), b.dims(n.Output(0)), b.value(b.in(n, 0)))
 		b.call("contiguous", program.Args{}, []program.ValueID{v}, n.Output(0))
 		return
@@ -104,7 +101,7 @@ func (b *recovery) tableIndex(id onnxload.ValueID) bool {
 		return false
 	}
 	t, _ := b.user(r.Output(0), "Transpose")
-	if t == nil || !b.isBiasTable(t, []int{2, 0, 1}) {
+	if t == nil || !slices.Equal(attrInts(t, "perm"), []int64{2, 0, 1}) {
 		return false
 	}
 	table := b.m.NameOf(b.in(g, 0))

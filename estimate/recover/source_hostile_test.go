@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -43,7 +42,7 @@ func TestHostileAttribute(t *testing.T) {
 			from(onnx.Op("Concat", names.String(), "y", axis).Named(":Concat"), "m.py:3 y = torch.cat(self.parts)")}})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	lifetime.Of(p)
+	p.Liveness()
 	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 50<<20 {
 		t.Errorf("%d MB allocated", (after.TotalAlloc-before.TotalAlloc)>>20)
 	}
@@ -84,7 +83,7 @@ func TestHostileLines(t *testing.T) {
 			}
 			start := time.Now()
 			p := mustRecover(t, g)
-			ends, _ := lifetime.Of(p)
+			ends := p.Liveness()
 			if d := time.Since(start); d > 20*time.Second {
 				t.Errorf("%s: %v", name, d)
 			}

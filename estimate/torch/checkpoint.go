@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 )
 
 // A frame is one checkpointed call of a module in one forward pass: _CheckpointFrame of torch/utils/checkpoint.py with
@@ -47,8 +46,7 @@ func (p *packed) saved() []*storage { return p.in.saved[p.first : p.first+p.n] }
 func (r *run) wrapped() {
 	switch p := r.prog; {
 	case len(p.Checkpoints) == 0:
-		r.checkpoints, r.functions, r.noGrad = lifetime.Regions(p)
-		r.written = true
+		r.checkpoints, r.functions, r.noGrad = p.Regions()
 	case p.Reentrant:
 		r.functions = p.Checkpoints
 	default:

@@ -25,11 +25,9 @@ var pointwiseOps = []op{
 	{"relu", castNone, unary("Relu", keepsResult|ofIntegers, 1)}, // threshold_backward(grad, result, 0)
 	// leaky_relu_backward(grad, self or result, ..., is_result)
 	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)},
-	{"prelu", castLower, runPRelu},                   // _prelu_kernel_backward
-	{"elu", castNone, unary("Elu", keepsWritten, 1)}, // elu_backward(grad, ..., self or result); selu and celu are elu
-	{"gelu", castNone, unary("Gelu", keepsInput, 1)}, // gelu_backward(grad, self)
-	{"gelu_function", castNone, runGeluFunction},
-	{"step_function", castNone, runStepFunction},
+	{"prelu", castLower, runPRelu},                                      // _prelu_kernel_backward
+	{"elu", castNone, unary("Elu", keepsWritten, 1)},                    // elu_backward(grad, ..., self or result); selu and celu are elu
+	{"gelu", castNone, unary("Gelu", keepsInput, 1)},                    // gelu_backward(grad, self)
 	{"silu", castNone, unary("Silu", keepsInput, 1)},                    // silu_backward(grad, self)
 	{"mish", castNone, unary("Mish", keepsInput, 1)},                    // mish_backward(grad, self)
 	{"hardswish", castNone, unary("Hardswish", keepsInput, 1)},          // hardswish_backward(grad, self)
@@ -68,7 +66,6 @@ var pointwiseOps = []op{
 	{"compare", castNone, runCompare},
 	{"dropout", castNone, runDropout},
 	{"feature_dropout", castNone, runFeatureDropout},
-	{"drop_path", castNone, runDropPath},
 	{"to", castNone, runTo},
 	{"float", castNone, func(r *run, c *program.Call, in []*tensor) []*tensor { return one(r.to(in[0], program.Float32)) }},
 	{"type_as", castNone, func(r *run, c *program.Call, in []*tensor) []*tensor { return one(r.to(in[0], in[1].dtype)) }},
@@ -79,7 +76,6 @@ var pointwiseOps = []op{
 	{"softmax", castResult, runSoftmax("Softmax")},
 	{"softmax_float", castNone, runSoftmaxFloat},
 	{"log_softmax", castResult, runSoftmax("LogSoftmax")},
-	{"softmax_typed", castNone, runSoftmaxTyped("Softmax")},
 	{"log_softmax_typed", castNone, runSoftmaxTyped("LogSoftmax")},
 }
 
@@ -205,25 +201,6 @@ func runFeatureDropout(r *run, c *program.Call, in []*tensor) []*tensor {
 	noise := r.empty(x.dtype, c.Args.Shape...)
 	out := runMul(r, program.PlainCall, []*tensor{x, noise})
 	r.release(noise)
-	return out
-}
-
-// runDropPath is stochastic depth as it was first written (drop_path in transformers):
-//
-//	noise = torch.rand(shape, dtype=x.dtype); noise = torch.floor(noise + keep_prob); x.div(keep_prob) * noise
-//
-// The noise is of Args.Shape. Its rounding names a tensor anew; the quotient goes when the function returns.
-func runDropPath(r *run, c *program.Call, in []*tensor) []*tensor {
-	x := in[0]
-	random := r.empty(x.dtype, c.Args.Shape...)
-	sum := r.empty(x.dtype, c.Args.Shape...)
-	noise := r.empty(x.dtype, c.Args.Shape...)
-	r.release(sum)
-	r.release(random)
-	quotient := runDiv(r, program.PlainCall, []*tensor{x, scalar(x.dtype)})[0]
-	out := runMul(r, program.PlainCall, []*tensor{quotient, noise})
-	r.release(noise)
-	r.release(quotient)
 	return out
 }
 

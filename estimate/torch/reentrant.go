@@ -4,12 +4,10 @@ import (
 	"math"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 )
 
 // A region is one checkpointed call of a module with use_reentrant=True, CheckpointFunction of
-// torch/utils/checkpoint.py, or of another torch.autograd.Function, which is taken to compute in backward what it
-// needs of what it was given, without the results. Its forward runs without gradients. Its node in backward keeps what
+// torch/utils/checkpoint.py. Its forward runs without gradients. Its node in backward keeps what
 // it was called with, runs all of it again with gradients, and has a backward pass of its own over that.
 type region struct {
 	span   program.Span
@@ -17,16 +15,11 @@ type region struct {
 	args   []*tensor // likewise; while the region runs
 	like   []tensor  // args, without their storages
 	outs   []program.ValueID
-	own    bool // the function is the program's own
 }
 
 // enterRegion begins a region.
 func (r *run) enterRegion(span program.Span, values []*tensor) {
 	g := &region{span: span, values: r.prog.Read(span)}
-	if r.written {
-		all, _ := lifetime.Recomputes(r.prog, span)
-		g.own = !all
-	}
 	for _, v := range g.values {
 		g.args = append(g.args, values[v].retain())
 		g.like = append(g.like, *values[v])
@@ -94,10 +87,6 @@ func (g *region) backward(r *run, n *node, grads []*tensor) []*tensor {
 			t.retain()
 		}
 		return given
-	}
-	if g.own {
-		r.releaseAll(outs)
-		outs = nil
 	}
 	if r.err == nil && len(given) > 0 {
 		root.grad = given[0].retain() // one that says that there are some

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
@@ -42,7 +41,6 @@ type run struct {
 	checkpoints, functions, noGrad []program.Span
 
 	noGradSpan *program.Span // the one of noGrad that runs
-	written    bool          // the functions are those that lines show
 	stopAt     int32         // see stopped; 0 is nowhere
 
 	hooked [2][]*leaf // of the graph behind the loss, and of the one that is made: see requireGrads
@@ -62,8 +60,6 @@ type run struct {
 	same bool          // see Run.Same
 
 	lives lives // the same for every pass
-
-	attributes []*tensor // what modules keep: see lifetime.Attribute
 
 	reduced [64]reduction // the last ones: see reduceScratch
 
@@ -88,11 +84,10 @@ type libraries struct {
 	searched map[searched]bool
 }
 
-// lives say when the values of a program die: see lifetime.Of.
+// lives say when the values of a program die.
 type lives struct {
-	of     *program.Program
-	ends   lifetime.Endings
-	unread map[int]int32
+	of   *program.Program
+	ends program.Liveness
 }
 
 // Known is what a run has worked out that others need not: how cuDNN computes convolutions on its device, and how long

@@ -73,7 +73,7 @@ func (r *run) onceOnly(from int) {
 // end is called behind the first pass, with what variables hold then. It reports whether nothing is left of the pass
 // but what is known to be.
 func (p *firstPass) end(r *run, params []*leaf, held []*tensor) bool {
-	if len(r.attributes)+len(r.hooked[0]) > 0 {
+	if len(r.hooked[0]) > 0 {
 		return false
 	}
 	r.forgetGraph(params)

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/kernels"
 	"github.com/memestimate/memestimate/simulate/timeline"
@@ -26,7 +25,6 @@ type Run struct {
 	Guesses []program.Guess // that the run rests on: the program's, and how long its values live
 	Prompt  int64           // of generated text: tokens of each sample before it
 	Cache   int64           // likewise: bytes of its cache at its largest
-	Passed  []program.Guess // unproven ones, of either kind, that were not made
 
 	// Workspaces are other sizes of the convolutions' workspaces, by plan less 1 (timeline.Event.Plan): what they
 	// would be, had cuDNN chosen its engines as single trees of the forests do that stand for its choice. None
@@ -121,7 +119,7 @@ func (r *run) result() *Run {
 		opts.Spare.put(r, opts.Brief)
 	}
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, Passed: p.Passed, tensors: r.made, known: Known{plans: r.plans}}
+		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, tensors: r.made, known: Known{plans: r.plans}}
 	if opts.Spare != nil { // a large program has none, and is not kept longer than it runs
 		run.known.lives = r.lives
 	}
@@ -139,7 +137,7 @@ func (r *run) result() *Run {
 		run.MostWorkspaces = append(run.MostWorkspaces, max(r.plans.planned[i].Bytes, r.plans.planned[i].Most))
 	}
 	if ends := &r.lives.ends; r.lives.of != nil {
-		run.Guesses, run.Passed = slices.Concat(p.Guesses, ends.Guesses), slices.Concat(p.Passed, ends.Passed)
+		run.Guesses = slices.Concat(p.Guesses, ends.Guesses)
 	}
 	run.Guesses = append(slices.Clip(run.Guesses), r.heads.guesses...)
 	return run
@@ -161,16 +159,15 @@ func (r *run) begin(p timeline.Phase) {
 }
 
 // forward runs the program once. Activations are let go after the last call that
-// Python still refers to them in: see lifetimes.
+// Python still refers to them in: see program.Liveness.
 func (r *run) forward(values []*tensor) error {
 	if r.lives.of != r.prog {
 		r.lives.of = r.prog
-		r.lives.ends, r.lives.unread = lifetime.Of(r.prog)
+		r.lives.ends = r.prog.Liveness()
 	}
-	ends, unread := &r.lives.ends, r.lives.unread
+	ends := &r.lives.ends
 	r.values = values
 	r.gatherRoot(values)
-	kept := 0            // of the attributes
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
@@ -182,16 +179,13 @@ func (r *run) forward(values []*tensor) error {
 			return fmt.Errorf("call %d (%s) of layer %q: %w", i, c.Op, r.prog.Layers[c.Layer], err)
 		}
 		r.requireGrads(c, values)
-		if end, ok := unread[i]; ok {
+		if end, ok := ends.Unread[i]; ok {
 			if held == nil {
 				held = make([][]*tensor, len(r.prog.Calls))
 			}
 			held[end] = append(held[end], rest...)
 		} else {
 			r.releaseAll(rest)
-		}
-		for ; kept < len(ends.Attributes) && int(ends.Attributes[kept].At) == i; kept++ {
-			r.keep(&ends.Attributes[kept], values)
 		}
 		for _, v := range ends.After(i) {
 			r.release(values[v])

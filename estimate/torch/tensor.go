@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
@@ -214,18 +213,6 @@ func (r *run) release(t *tensor) {
 		t.fn = nil
 	}
 	r.freed.tensors = append(r.freed.tensors, t)
-}
-
-// keep binds an attribute of a module: what it had before goes.
-func (r *run) keep(a *lifetime.Attribute, values []*tensor) {
-	if r.attributes == nil {
-		r.attributes = make([]*tensor, r.lives.ends.Slots)
-	}
-	old := r.attributes[a.Slot]
-	if r.attributes[a.Slot] = values[a.Value]; values[a.Value] != nil {
-		values[a.Value].retain()
-	}
-	r.release(old)
 }
 
 // alone returns a list of one tensor, which is good until the next.

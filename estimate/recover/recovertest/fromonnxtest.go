@@ -8,8 +8,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover"
-	"github.com/memestimate/memestimate/estimate/recover/dialect"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
@@ -68,15 +66,7 @@ func RecoveredBy(producer string, opset int64, g onnx.Graph, train bool) (*progr
 		p.Around = p.Around[1:]
 		return p
 	}
-	unproven := map[string]bool{}
-	for _, r := range dialect.Rows {
-		unproven[r.Name] = r.Unproven
-	}
-	for _, r := range lifetime.Rules {
-		unproven[r.Name] = r.Unproven
-	}
-	p, _, err := recover.Recover(recover.Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train,
-		With: unproven})
+	p, _, err := recover.Recover(recover.Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train})
 	return p, err
 }
 

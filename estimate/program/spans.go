@@ -1,10 +1,8 @@
-package lifetime
+package program
 
 import (
 	"slices"
 	"strings"
-
-	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // spans tell, for every call and each module around it, where the run of calls that belong to that
@@ -20,22 +18,51 @@ type span struct {
 	up          int32 // the span of the module around this one, -1 for the model's
 }
 
-func scopeSpans(p *program.Program) spans {
-	s := spans{list: make([]span, 0, len(p.Scopes)), inner: make([]int32, len(p.Calls))}
+// runsOf finds them. Where lines are known, the same module called from another line, or from the same one once more,
+// is another call of it.
+func runsOf(p *Program) spans {
+	s := spans{inner: make([]int32, len(p.Calls))}
+	type begin struct {
+		line, child int32 // of the first call of a span: its line, and the module that it called, -1 for none
+		left        bool  // it has been at something else since
+	}
 	var open []int32 // spans, the model's first
-	var path []int32 // scopes around a call, the innermost first
+	var begun []begin
+	var path []int32          // scopes around a call, the outermost first
+	var lines, before []int32 // by level: of this call and of the one before
 	for i := range p.Calls {
 		path = path[:0]
 		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
 			path = append(path, k)
 		}
+		slices.Reverse(path)
+		lines, before = p.Lines.Path(before, p.Calls[i].Stack, len(path)), lines
+		at := func(d int) begin {
+			f := begin{lines[d], -1, false}
+			if d+1 < len(path) {
+				f.child = path[d+1]
+			}
+			return f
+		}
 		same := 0
-		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[len(path)-1-same] {
+		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[same] {
+			if same > 0 {
+				caller, last := lines[same-1], before[same-1]
+				f, b := at(same), begun[same]
+				if caller != 0 && last != 0 && caller != last ||
+					b.left && f.line == b.line && f.child == b.child && f.line != 0 && f.child >= 0 {
+					break
+				}
+			}
 			same++
 		}
-		open = open[:same]
-		for k := len(path) - 1 - same; k >= 0; k-- {
-			open = s.enter(open, path[k], int32(i))
+		open, begun = open[:same], begun[:same]
+		for d := range open {
+			f := at(d)
+			begun[d].left = begun[d].left || f.line != 0 && (f.line != begun[d].line || f.child != begun[d].child)
+		}
+		for d := same; d < len(path); d++ {
+			open, begun = s.enter(open, path[d], int32(i)), append(begun, at(d))
 		}
 		s.extend(open, int32(i))
 	}
@@ -159,7 +186,7 @@ func stepOf(steps []step, i int32) int {
 
 // rounds returns by step how many steps later a loop over modules does the same again, in its next round; 0 where
 // nothing does. Constants that the first round begins with are no steps: output = zeros_like(x) before the loop.
-func rounds(p *program.Program, s spans, all []step) []int {
+func rounds(p *Program, s spans, all []step) []int {
 	const maxRound = 1 << 10 // steps of a loop's body
 	again := make([]int, len(all))
 	var steps []step
@@ -173,10 +200,7 @@ func rounds(p *program.Program, s spans, all []step) []int {
 	what := make([]string, len(steps))
 	for j := range steps {
 		if steps[j].child >= 0 {
-			what[j] = "/" + name(j)
-			if !p.Without[numbered.Name] {
-				what[j] = "/" + withoutNumbers(name(j))
-			}
+			what[j] = "/" + withoutNumbers(name(j))
 		} else {
 			what[j] = p.Calls[steps[j].first].Op
 		}
@@ -230,78 +254,8 @@ func withoutNumbers(path string) string {
 	return out.String()
 }
 
-// tracedSpans is scopeSpans where the lines are known: the same module called from another line, or from the same one
-// once more, is another call of it.
-func tracedSpans(p *program.Program) spans {
-	s := spans{inner: make([]int32, len(p.Calls))}
-	type begin struct {
-		line, child int32 // of the first call of a span: its line, and the module that it called, -1 for none
-		left        bool  // it has been at something else since
-	}
-	var open []int32 // spans, the model's first
-	var begun []begin
-	var path []int32          // scopes around a call, the outermost first
-	var lines, before []int32 // by level: of this call and of the one before
-	for i := range p.Calls {
-		path = path[:0]
-		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
-			path = append(path, k)
-		}
-		slices.Reverse(path)
-		lines, before = p.Sources.Path(before, p.Calls[i].Stack, len(path)), lines
-		at := func(d int) begin {
-			f := begin{lines[d], -1, false}
-			if d+1 < len(path) {
-				f.child = path[d+1]
-			}
-			return f
-		}
-		same := 0
-		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[same] {
-			if same > 0 {
-				caller, last := lines[same-1], before[same-1]
-				f, b := at(same), begun[same]
-				again := b.left && f.line == b.line && f.child == b.child
-				if caller != 0 && last != 0 && caller != last || again && f.line != 0 && f.child >= 0 ||
-					again && f.line == 0 && beginsAs(p, s.list[open[same]].first, int32(i), same) {
-					break
-				}
-			}
-			same++
-		}
-		open, begun = open[:same], begun[:same]
-		for d := range open {
-			f := at(d)
-			begun[d].left = begun[d].left || f.line != 0 && (f.line != begun[d].line || f.child != begun[d].child)
-		}
-		for d := same; d < len(path); d++ {
-			open, begun = s.enter(open, path[d], int32(i)), append(begun, at(d))
-		}
-		s.extend(open, int32(i))
-	}
-	return s
-}
-
-// beginsAs reports whether the calls from b on are those from a on, up to the first whose line is known at a depth, and
-// that line and its module are the same: torch.export has no lines of what a forward computes under torch.no_grad().
-func beginsAs(p *program.Program, a, b int32, depth int) bool {
-	const limit = 1 << 6 // calls without lines
-	var of, other []int32
-	for n := int32(0); n < limit && a+n < b && int(b+n) < len(p.Calls); n++ {
-		c, d := &p.Calls[a+n], &p.Calls[b+n]
-		if c.Op != d.Op || c.Scope != d.Scope {
-			return false
-		}
-		of, other = p.Sources.Path(of, c.Stack, depth+1), p.Sources.Path(other, d.Stack, depth+1)
-		if of[depth] != 0 || other[depth] != 0 {
-			return of[depth] == other[depth]
-		}
-	}
-	return false
-}
-
 // homes returns by value the innermost span that makes and reads it.
-func (l *lives) homes() []int32 {
+func (l *liveness) homes() []int32 {
 	depth := make([]int32, len(l.spans.list))
 	for k, s := range l.spans.list {
 		if s.up >= 0 {
@@ -319,16 +273,16 @@ func (l *lives) homes() []int32 {
 		return min(a, b)
 	}
 	home := make([]int32, len(l.p.Values))
-	for v, i := range l.made {
+	for v := range l.of {
 		home[v] = -1
-		if i >= 0 {
+		if i := l.of[v].made; i >= 0 {
 			home[v] = l.spans.inner[i]
 		}
 	}
-	l.eachRead(func(i int32, v program.ValueID) { home[v] = common(home[v], l.spans.inner[i]) })
+	l.eachRead(func(i int32, v ValueID) { home[v] = common(home[v], l.spans.inner[i]) })
 	for v, k := range home {
-		if l.made[v] >= 0 && k >= 0 {
-			l.owner[v] = l.spans.list[k].scope
+		if l.of[v].made >= 0 && k >= 0 {
+			l.of[v].owner = l.spans.list[k].scope
 		}
 	}
 	return home

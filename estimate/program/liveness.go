@@ -1,0 +1,205 @@
+package program
+
+import "slices"
+
+// Liveness says when the values of a program die: after which call no variable of Python refers to them any more.
+type Liveness struct {
+	Guesses []Guess       // by which rows some of them live as long as they do
+	Unread  map[int]int32 // by calls that return tuples: the last call that their unread results live to
+
+	first  []int32 // the values that go after call i are those from first[i] to first[i+1]
+	values []ValueID
+}
+
+// After returns the activations that go after call i.
+func (l *Liveness) After(i int) []ValueID { return l.values[l.first[i]:l.first[i+1]] }
+
+// Liveness returns, for each call, the activations that Python lets go after it. Memory is given back when the last
+// variable that refers to a tensor is assigned again or its function returns. A graph does not keep the variables:
+//
+//   - what is passed into a module lives until the module returns: nn.Module.__call__ has it in a tuple of arguments;
+//   - what is used once lives until then: x = f(x), or an expression's temporary;
+//   - what lives longer is guessed by the common style of code: see guess.
+//
+// Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it. Where it says
+// which lines of Python made the calls, these have the names: see followNames.
+func (p *Program) Liveness() Liveness {
+	l := newLiveness(p)
+	l.guess()
+	if p.Traced() {
+		l.followNames()
+	}
+	for _, v := range p.Outputs {
+		l.of[v].end = -1
+	}
+	unread := map[int]int32{}
+	for i := range p.Calls {
+		if c := &p.Calls[i]; Of(c.Op).Is(Tuple) && slices.Contains(c.Out, NoValue) {
+			unread[i] = int32(len(p.Calls) - 1)
+			if c.Scope >= 0 && p.Scopes[c.Scope].Parent >= 0 {
+				unread[i] = l.spans.end(int32(i), p.Scopes[c.Scope].Parent)
+			}
+		}
+	}
+	ends := l.inOrder()
+	ends.Unread = unread
+	return ends
+}
+
+// A life is how long an activation lives, as far as it is known.
+type life struct {
+	made   int32 // the call that makes it, -1 for others than activations
+	end    int32 // the call after which it goes, -1 for never
+	owner  int32 // the innermost scope that makes and reads it
+	reads  int32 // how many slots read it
+	reader int32 // the last call that does
+	picks  int32 // how many of its parts are picked one by one, as by q, k, v = qkv[0], qkv[1], qkv[2]
+	rank   int32 // which variable of its function holds it to the end, from 1 on; 0 for none, or where names are guessed
+	seen   int32 // of a walk over calls
+	open   bool  // its lines leave how long it lives to guesses
+}
+
+// liveness are the lives of a program's activations while they are worked out.
+type liveness struct {
+	p       *Program
+	of      []life // by value
+	spans   spans
+	steps   [][]step // by span
+	rounds  [][]int  // by span: see spans.rounds; nil until asked for
+	choices []choice
+	stamp   int32 // of the last walk
+	work    int64 // steps that names may still take
+}
+
+// A choice is a guess about how long a value lives.
+type choice struct {
+	row   *GuessRow
+	value ValueID
+}
+
+func newLiveness(p *Program) *liveness {
+	l := &liveness{p: p, of: make([]life, len(p.Values)), spans: runsOf(p)}
+	l.steps = l.spans.steps()
+	l.rounds = make([][]int, len(l.steps))
+	for v := range l.of {
+		l.of[v].made = -1
+	}
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			if v != NoValue {
+				l.of[v] = life{made: int32(i), end: int32(i), owner: p.Calls[i].Scope}
+			}
+		}
+	}
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].In {
+			if v != NoValue {
+				l.of[v].reads++
+			}
+		}
+	}
+	l.eachRead(func(i int32, v ValueID) {
+		x := &l.of[v]
+		x.end = max(x.end, l.spans.enteredAfter(i, x.made))
+		x.owner = p.CommonScope(x.owner, p.Calls[i].Scope)
+		x.reader = i
+		if p.Calls[i].Op == "select" {
+			x.picks++
+		}
+	})
+	return l
+}
+
+// eachRead calls f for every activation that a call reads, once for each call.
+func (l *liveness) eachRead(f func(i int32, v ValueID)) {
+	for v := range l.of {
+		l.of[v].seen = 0 // one more than the last call that was seen to read it
+	}
+	for i := range l.p.Calls {
+		for _, v := range l.p.Calls[i].In {
+			if x := &l.of[v]; v != NoValue && x.made >= 0 && x.seen != int32(i)+1 {
+				x.seen = int32(i) + 1
+				f(int32(i), v)
+			}
+		}
+	}
+}
+
+// takes reports whether guesses of a row are made.
+func (l *liveness) takes(row *GuessRow) bool { return !l.p.Without[row.Name] }
+
+// keep lets a value live until a call, by a guess.
+func (l *liveness) keep(v ValueID, end int32, row *GuessRow) {
+	if l.of[v].end < end && l.takes(row) {
+		l.choices = append(l.choices, choice{row, v})
+		l.of[v].end = end
+	}
+}
+
+// inOrder returns by call what goes after it, in CPython's order: what the innermost functions hold goes first, and of
+// one function first what only the call's arguments held, then its variables in the order in which they were made.
+func (l *liveness) inOrder() Liveness {
+	p := l.p
+	ends := Liveness{first: make([]int32, len(p.Calls)+1)}
+	traced := slices.ContainsFunc(l.of, func(x life) bool { return x.rank > 0 })
+	for _, c := range l.choices {
+		if x := &l.of[c.value]; !traced || x.open {
+			ends.Guesses = append(ends.Guesses, Guess{Row: c.row.Name, Origin: p.Calls[x.made].Origin})
+		}
+	}
+	ended := func(v int) bool { return l.of[v].made >= 0 && l.of[v].end >= 0 }
+	for v := range l.of {
+		if ended(v) {
+			ends.first[l.of[v].end]++
+		}
+	}
+	sum := int32(0)
+	for i, n := range ends.first { // where those of the next call begin, from which they are filled in backwards
+		sum += n
+		ends.first[i] = sum
+	}
+	ends.values = make([]ValueID, sum)
+	for v := range l.of { // of one call the last value comes first
+		if ended(v) {
+			at := &ends.first[l.of[v].end]
+			*at--
+			ends.values[*at] = ValueID(v)
+		}
+	}
+	for v := range l.of {
+		l.of[v].seen = 0 // one more than the last call that was seen to have it as an argument
+	}
+	for i := range p.Calls {
+		list := ends.After(i)
+		if len(list) < 2 {
+			continue
+		}
+		for _, v := range p.Calls[i].In {
+			l.of[v].seen = int32(i) + 1
+		}
+		variable := func(v ValueID) bool {
+			x := &l.of[v]
+			if traced {
+				return x.rank > 0
+			}
+			return l.spans.end(int32(i), x.owner) == int32(i) && x.seen != int32(i)+1
+		}
+		slices.SortStableFunc(list, func(a, b ValueID) int {
+			if d := p.Depth(l.of[b].owner) - p.Depth(l.of[a].owner); d != 0 {
+				return d
+			}
+			switch va, vb := variable(a), variable(b); {
+			case va && vb && traced:
+				return int(l.of[a].rank - l.of[b].rank)
+			case va && vb:
+				return int(a - b)
+			case va:
+				return 1
+			case vb:
+				return -1
+			}
+			return 0
+		})
+	}
+	return ends
+}
