@@ -21,8 +21,6 @@ var rareNodes = []nodeRow{
 	{"GRU", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("gru")},
 	{"RNN", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("rnn")},
 	{"SwiGLU", "data data", 0, emitSwiGLU},
-	{"CausalConvWithState", "data data data? data?", 0, emitGeneral},
-	{"TensorScatter", "data data data?", 0, emitGeneral},
 	{"ReverseSequence", "data data", 0, unaryCall("flip")},
 	{"BitCast", "data", 0, emitCast},
 	{"Shape", "shape", 0, emitFill}, // as results of the graph
@@ -30,7 +28,6 @@ var rareNodes = []nodeRow{
 	{"STFT", "data data data? data?", 0, emitGeneral},
 	{"DFT", "data data? data?", 0, emitGeneral},
 	{"MaxRoiPool", "data data", 0, emitGeneral},
-	{"LinearAttention", "data data data data? data? data?", 0, emitGeneral},
 	{"CenterCropPad", "data number", 0, emitCropPad},
 	{"NegativeLogLikelihoodLoss", "data data data?", 0, emitNLL(false)},
 	{"SoftmaxCrossEntropyLoss", "data data data?", 0, emitNLL(true)},
@@ -46,11 +43,6 @@ var rareNodes = []nodeRow{
 	{"ConvInteger", "data weight buffer? buffer?", module.Quantized, emitFill},
 	{"QLinearMatMul", "weight buffer buffer weight buffer buffer buffer buffer", module.Quantized, emitFill},
 	{"QLinearConv", "data buffer buffer weight buffer buffer buffer buffer weight?", module.Quantized, emitFill},
-
-	{"HannWindow", "data", 0, emitFill},
-	{"HammingWindow", "data", 0, emitFill},
-	{"BlackmanWindow", "data", 0, emitFill},
-	{"MelWeightMatrix", "data data data data data", 0, emitFill},
 }
 
 // emitDequantize makes floats of a quantized tensor; its scale may be trained.

@@ -2,14 +2,11 @@ package shape
 
 import (
 	"fmt"
-
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 var attentionFamily = family{"", []op{
 	{"Attention", 23, attention, nil},
 	{"RotaryEmbedding", 23, rotaryEmbedding, nil},
-	{"LinearAttention", 27, linearAttention, nil},
 }}
 
 // heads is a query, key or value tensor taken apart.
@@ -109,54 +106,4 @@ func rotaryEmbedding(c *call) error {
 	c.set(0, c.in(0))
 	_, _, err := headsOf(c, 0, "num_heads")
 	return err
-}
-
-// recurrentState gives the outputs of linear attention their element types, which shapes follow, and returns that of
-// the state: the past state's, or Q's on the first step.
-func (c *call) recurrentState() (onnxload.DType, error) {
-	if err := c.need(3); err != nil {
-		return 0, err
-	}
-	state := c.elem(3)
-	if !c.has(3) {
-		state = c.elem(0)
-	}
-	c.out(0, c.elem(0), Shape{})
-	c.out(1, state, Shape{})
-	return state, nil
-}
-
-// linearAttention: Q, K, V packed as [B, T, heads*size], past state, decay, beta ->
-// Y [B, T, q_num_heads*dv], present state [B, kv_num_heads, dk, dv].
-func linearAttention(c *call) error {
-	state, err := c.recurrentState()
-	if err != nil {
-		return err
-	}
-	for i := range 3 {
-		if _, _, err := c.ranked(i, 3, 3); err != nil {
-			return err
-		}
-	}
-	q, k, v, ok, err := threeHeads(c)
-	if err != nil || !ok {
-		return err
-	}
-	if q.batch, err = agreeAll("the batch size", q.batch, k.batch, v.batch); err != nil {
-		return err
-	}
-	if q.length, err = agreeAll("the length", q.length, k.length, v.length); err != nil {
-		return err
-	}
-	if k.size, err = agree("the head size of queries and keys", k.size, q.size); err != nil {
-		return err
-	}
-	if n, ok := k.count.Int(); ok {
-		if _, err := divide("the number of query heads", q.count, n); err != nil {
-			return err
-		}
-	}
-	c.out(0, c.elem(0), Of(q.batch, q.length, Mul(q.count, v.size)))
-	c.out(1, state, Of(q.batch, k.count, k.size, v.size))
-	return nil
 }

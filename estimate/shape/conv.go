@@ -12,7 +12,6 @@ var convFamily = family{"", []op{
 	{"ConvInteger", 10, convInteger, nil},
 	{"QLinearConv", 10, qlinearConv, nil},
 	{"DeformConv", 19, conv, nil}, // offsets and mask have the output's size, they do not decide it
-	{"CausalConvWithState", 27, causalConv, nil},
 	{"Col2Im", 18, col2im, nil},
 }}
 
@@ -113,12 +112,9 @@ func (c *call) filterWindow(kernel []Dim) (window, error) {
 // convTranspose: filters are [C, M/group, kernel...]. The attribute output_shape
 // wins over everything else; ONNX Runtime reads its last numbers, for files in
 // which it covers batch and channels as well.
-func convTranspose(c *call) error { return transposed(c, 1, c.elem(0), nil) }
-
-// transposed is convTranspose with its filters in input w, results of type elem, and this padding instead of the
-// attribute's, when there is one.
-func transposed(c *call, w int, elem onnxload.DType, pads []int64) error {
-	if err := c.needEach(0, w); err != nil {
+func convTranspose(c *call) error {
+	elem := c.elem(0)
+	if err := c.needEach(0, 1); err != nil {
 		return err
 	}
 	c.out(0, elem, Shape{})
@@ -130,7 +126,7 @@ func transposed(c *call, w int, elem onnxload.DType, pads []int64) error {
 	if err != nil {
 		return err
 	}
-	filter, okW, err := c.ranked(w, 3, anyRank)
+	filter, okW, err := c.ranked(1, 3, anyRank)
 	if err != nil {
 		return err
 	}
@@ -156,11 +152,6 @@ func transposed(c *call, w int, elem onnxload.DType, pads []int64) error {
 	window, err := c.filterWindow(filter[2:])
 	if err != nil {
 		return err
-	}
-	if pads != nil {
-		if err := window.pad(pads); err != nil {
-			return err
-		}
 	}
 	adjust, err := c.perAxis("output_padding", n, 0, 0)
 	if err != nil {
@@ -188,48 +179,6 @@ func transposed(c *call, w int, elem onnxload.DType, pads []int64) error {
 		out = append(out, d)
 	}
 	c.out(0, elem, Of(out...))
-	return nil
-}
-
-// causalConv: input [B, C, L], weight [C, 1, k]; the second output is the last
-// k-1 inputs, which the next call takes as its fourth input.
-func causalConv(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), c.shape(0))
-	c.out(1, c.elem(0), Shape{})
-	in, err := c.ofRank(0, 3)
-	if err != nil {
-		return err
-	}
-	batch, channels, before := in[0], in[1], c.unknown()
-	if w, ok, err := c.ranked(1, 3, 3); err != nil {
-		return err
-	} else if ok {
-		before = Sub(w[2], N(1))
-		if n, isInt := before.Int(); isInt && n < 0 {
-			return fmt.Errorf("the kernel has size %s, wanted a positive number", w[2])
-		}
-		if channels, err = agree("the number of channels", channels, w[0]); err != nil {
-			return err
-		}
-	}
-	if past, ok, err := c.ranked(3, 3, 3); err != nil {
-		return err
-	} else if ok {
-		if batch, err = agree("the batch size", batch, past[0]); err != nil {
-			return err
-		}
-		if channels, err = agree("the number of channels", channels, past[1]); err != nil {
-			return err
-		}
-		if before, err = agree("the length of the state", before, past[2]); err != nil {
-			return err
-		}
-	}
-	c.out(0, c.elem(0), Of(batch, channels, in[2]))
-	c.out(1, c.elem(0), Of(batch, channels, before))
 	return nil
 }
 

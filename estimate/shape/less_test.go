@@ -33,6 +33,9 @@ func TestLessIsNeverWrong(t *testing.T) {
 		if len(m.Graph.Nodes) > 100 {
 			continue
 		}
+		if r, err := Infer(m, Options{}); err != nil || len(r.Unknown) > 0 { // of operators without a row nothing is said
+			continue
+		}
 		try := func(what string, change func(m *onnxload.Model)) {
 			less := read()
 			change(less)

@@ -8,24 +8,18 @@ var rnnFamily = family{"", []op{
 	{"LSTM", 1, rnn, nil},
 }}
 
-// rnn: R is [directions, gates*hidden, hidden], so its last dimension is the hidden
-// size when the attribute is missing.
+// rnn: R is [directions, gates*hidden, hidden], so its last dimension is the hidden size when the attribute is missing.
+// With attribute layout 0 X is [sequence, batch, input], Y is [sequence, directions, batch, hidden] and the last states
+// are [directions, batch, hidden]; with 1 the batch comes first.
 func rnn(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	hidden := c.unknown()
 	if r, ok, err := c.ranked(2, 3, 3); err != nil {
 		return err
 	} else if ok {
 		hidden = r[2]
-	}
-	return recurrent(c, hidden)
-}
-
-// recurrent sets the outputs of a recurrent operator whose weights have this hidden
-// size. With attribute layout 0 X is [sequence, batch, input], Y is [sequence, directions,
-// batch, hidden] and the last states are [directions, batch, hidden]; with 1 the batch comes first.
-func recurrent(c *call, hidden Dim) error {
-	if err := c.need(3); err != nil {
-		return err
 	}
 	directions := N(1)
 	switch d := c.attrStr("direction", "forward"); d {

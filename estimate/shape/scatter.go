@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"errors"
 	"fmt"
 )
 
@@ -10,7 +9,6 @@ var scatterFamily = family{"", []op{
 	{"Scatter", 9, scatterElements, scatterElementsEval},
 	{"ScatterElements", 11, scatterElements, scatterElementsEval},
 	{"ScatterND", 11, scatterND, scatterNDEval},
-	{"TensorScatter", 24, tensorScatter, nil},
 }}
 
 // scatterElements keeps the shape of the data; indices and updates have its rank.
@@ -111,31 +109,4 @@ func scatterNDEval(c *call) error {
 	settle(out)
 	c.outConst(0, out)
 	return nil
-}
-
-// tensorScatter writes updates into a cache, which keeps its shape.
-func tensorScatter(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	cache, updates := c.shape(0), c.shape(1)
-	if cache.Ranked {
-		if len(cache.Dims) == 0 {
-			return errScalar
-		}
-		ax, err := c.axisAttr("axis", -2, len(cache.Dims))
-		if err != nil {
-			return err
-		}
-		if ax == 0 {
-			return errors.New("axis 0 is the batch, it cannot be the sequence")
-		}
-		if updates.Ranked && len(updates.Dims) == len(cache.Dims) {
-			updates = updates.with(ax, cache.Dims[ax])
-		}
-		if _, err := mergeShape(cache, updates); err != nil {
-			return fmt.Errorf("updates: %w", err)
-		}
-	}
-	return unary(c)
 }

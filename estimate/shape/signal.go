@@ -1,19 +1,11 @@
 package shape
 
-import (
-	"fmt"
-
-	"github.com/memestimate/memestimate/onnxload"
-)
+import "fmt"
 
 var signalFamily = family{"", []op{
 	{"DFT", 17, dft17, nil},
 	{"DFT", 20, dft20, nil}, // the axis becomes an input
 	{"STFT", 17, stft, nil},
-	{"HannWindow", 17, windowFunction, nil},
-	{"HammingWindow", 17, windowFunction, nil},
-	{"BlackmanWindow", 17, windowFunction, nil},
-	{"MelWeightMatrix", 17, melWeights, nil},
 }}
 
 func dft17(c *call) error {
@@ -138,43 +130,5 @@ func stft(c *call) error {
 		bins = spectrum(length)
 	}
 	c.out(0, c.elem(0), Of(in[0], Add(FloorDiv(room, step), N(1)), bins, N(2)))
-	return nil
-}
-
-// windowFunction: the input is the size.
-func windowFunction(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	elem, err := c.attrElem("output_datatype", onnxload.Float32)
-	if err != nil {
-		return err
-	}
-	n, err := c.size(0, 0)
-	if err != nil {
-		return err
-	}
-	c.out(0, elem, Of(n))
-	return nil
-}
-
-// melWeights: the first inputs are the number of bands and the DFT length.
-func melWeights(c *call) error {
-	if err := c.need(5); err != nil {
-		return err
-	}
-	elem, err := c.attrElem("output_datatype", onnxload.Float32)
-	if err != nil {
-		return err
-	}
-	bands, err := c.size(0, 0)
-	if err != nil {
-		return err
-	}
-	length, err := c.size(1, 0)
-	if err != nil {
-		return err
-	}
-	c.out(0, elem, Of(spectrum(length), bands))
 	return nil
 }

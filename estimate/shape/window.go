@@ -46,21 +46,6 @@ func (c *call) window(kernel []Dim) (window, error) {
 	return w, nil
 }
 
-// pad sets explicit padding: what is added before every axis, then what is added behind.
-func (w *window) pad(pads []int64) error {
-	n := len(w.kernel)
-	if len(pads) != 2*n {
-		return fmt.Errorf("the padding has %d numbers, wanted %d", len(pads), 2*n)
-	}
-	for _, p := range pads {
-		if p < 0 {
-			return fmt.Errorf("the padding has %d, wanted at least 0", p)
-		}
-	}
-	w.begin, w.end = pads[:n], pads[n:]
-	return nil
-}
-
 // extent returns what the dilated kernel covers of axis i.
 func (w *window) extent(i int) Dim {
 	return Add(Mul(Sub(w.kernel[i], N(1)), N(w.dilations[i])), N(1))
