@@ -82,6 +82,7 @@ class Capture(TorchDispatchMode):
         self.kinds = session.part(Kinds)
         self._process = os.getpid()
         self._by_host = session.by_host
+        self.number: int | None = None  # of the GPU that the program names, where it names one
         self._lock = threading.RLock()  # fake tensors say in one place for all threads that one of them is in a kernel
         self._composite: dict[OpOverload, bool] = {}
         if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # PyTorch before 2.9 asks each for a rule
@@ -104,6 +105,8 @@ class Capture(TorchDispatchMode):
                 return STAND_IN
             args = tuple(to_cuda(a) for a in args)
             kwargs = {key: to_cuda(value) for key, value in kwargs.items()}
+        if kwargs.get("device") is not None and self._session.world_size == 1:
+            kwargs["device"] = self._one(torch.device(kwargs["device"]))
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)  # PyTorch itself tries something out on fake tensors, as DTensor does
         pretended = False
@@ -117,6 +120,24 @@ class Capture(TorchDispatchMode):
             return self._rules.on_host(self._session, func, args, kwargs)
         with self._lock:
             return self._on_gpu(func, types, args, kwargs)
+
+    def _one(self, device: torch.device) -> torch.device:
+        """The one GPU of a process that uses one, whichever it names.
+
+        Raises
+        ------
+        RuntimeError
+            The program uses another one, too.
+        """
+        if device.type != "cuda" or device.index is None:
+            return device
+        if self.number is None:
+            self.number = device.index
+        if device.index not in (self.number, 0):  # tensors say that they are on cuda:0
+            raise RuntimeError(
+                f"the program uses cuda:{self.number} and cuda:{device.index}: a recording has one GPU in a process"
+            )
+        return torch.device("cuda", 0)
 
     def _on_gpu(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call of the pretended GPU."""

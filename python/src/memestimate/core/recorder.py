@@ -38,6 +38,7 @@ class Recorder(Recording):
                     self.note("way", f"recorded on fake tensors of the host: {self.why}")
                 for begin in self.rules.begin:
                     begin(self)
+                self.capture.number = None
             except BaseException:
                 self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
                 raise
