@@ -18,13 +18,12 @@ from ..core.frames import WRAPPERS
 from ..core.session import Session
 from . import kernels, machine
 from .places import Places
+from .timing import Timing
 
 _OLDEST = (2, 11)  # of PyTorch, whose compiler is known
 _SETTINGS = {
     "force_disable_caches": True,
     "compile_threads": 1,
-    "joint_graph_constant_folding": False,  # computes on the GPU
-    "shape_padding": False,  # times kernels
 }
 _FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
@@ -55,7 +54,7 @@ class Compiler:
     def begin(self) -> bool:
         """Put everything in place, and say whether the compiler can be used."""
         if not self._ready and not self._why:
-            self._why = _missing()
+            self._why = _missing(self._session.way)
         if self._why:
             self._session.note("eager", f"recorded eagerly, not compiled: {self._why}")
             return False
@@ -66,7 +65,14 @@ class Compiler:
         with self._patches.suspended():
             _load()
         machine.install(self._session)
-        kernels.install(self._session)
+        dynamo: Any = importlib.import_module("torch._dynamo")
+        self._patches.later(dynamo.reset)  # what was compiled is for the pretended GPU, and what failed stays skipped
+        self._patches.later(_forget)
+        _forget()
+        timing = Timing(self._session)
+        timing.keep(self._patches)
+        kernels.install(self._session, timing)
+        self._fold()
         self._places.keep(self._patches)
         config: Any = importlib.import_module("torch._inductor.config")
         self._patches.enter(config.patch(_SETTINGS))
@@ -80,6 +86,17 @@ class Compiler:
 
         self._patches.set(compile_fx, "fx_codegen_and_compile", made)
         return True
+
+    def _fold(self) -> None:
+        """Compute constants of a graph, which Inductor makes on the GPU, as the recorder knows values."""
+        folding: Any = importlib.import_module("torch._inductor.constant_folding")
+        run = folding.ConstantFolder.run
+
+        def folded(folder: Any, *args: Any, **kwargs: Any) -> Any:
+            with self._session.capture:
+                return run(folder, *args, **kwargs)
+
+        self._patches.set(folding.ConstantFolder, "run", folded)
 
     def watch(self) -> None:
         """Have the recorder stand aside while Dynamo compiles, and run eagerly what it fails to compile."""
@@ -167,8 +184,12 @@ def install(session: Session) -> None:
         compiler.watch()
 
 
-def _missing() -> str:
+def _missing(way: str) -> str:
     """What the compiler needs and is not there; "" if nothing."""
+    if way == "real-cpu":
+        return "with --real the CPU computes each operator"
+    if way == "fake-cpu":
+        return "this build of PyTorch cannot be told that it has a GPU"
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if version < _OLDEST:
         return f"PyTorch {torch.__version__}'s compiler is not known, {'.'.join(map(str, _OLDEST))} and later are"
@@ -185,6 +206,14 @@ def _load() -> None:
     rules.get_torch_obj_rule_map()
     rules.get_tensor_method()
     importlib.import_module("torch._dynamo.variables.torch").TorchInGraphFunctionVariable._get_handlers()
+
+
+def _forget() -> None:
+    """Let PyTorch ask anew what it remembers of the machine."""
+    for name in ("torch.utils._triton", "torch._inductor.utils", "torch._inductor.runtime.hints"):
+        for answer in vars(importlib.import_module(name)).values():
+            if hasattr(answer, "cache_clear") and getattr(answer, "__module__", "") == name:
+                answer.cache_clear()
 
 
 def _eagerly() -> Any:

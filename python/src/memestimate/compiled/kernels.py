@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..core.session import Session
+from .timing import Timing
 
 
 class Kernel:
-    """A kernel of Triton that Inductor made, without its code."""
+    """A kernel of Triton that Inductor made, without its code.
 
-    def __init__(self, name: str, session: Session) -> None:
-        self.name = name
-        self._session = session
+    Parameters
+    ----------
+    name
+        Of the kernel.
+    tuner
+        What Inductor's heuristics made of its source: the configurations of which the first launch takes the fastest.
+    session
+        The recording.
+    timing
+        Holds what timing holds.
+    """
+
+    def __init__(self, name: str, tuner: Any, session: Session, timing: Timing) -> None:
+        self._name, self._session, self._timing = name, session, timing
+        self._configs = len(tuner.configs or ())
+        changed = set(tuner.mutated_arg_names)
+        self._changed = [i for i, name in enumerate(tuner.fn.arg_names) if name in changed]
 
     def run(self, *args: Any, **kwargs: Any) -> None:
-        """Log a launch."""
+        """Log a launch; before the first one, time the configurations if there are several."""
+        for _ in range(self._configs if self._configs > 1 else 0):
+            self._timing.benchmark(lambda: self._on_clones(args))
+        self._configs = 1
         given = [value for value in args if isinstance(value, FakeTensor)]
-        self._session.launch(f"triton::{self.name}", given, given)
+        self._session.launch(f"triton::{self._name}", given, given)
+
+    def _on_clones(self, args: tuple[Any, ...]) -> None:
+        """What a timed launch makes: copies of what it writes in place, where they do not make a new peak."""
+        storages = self._session.storages
+        room = storages.peak - storages.allocated  # copy_args_to_cpu_if_needed
+        clones = []
+        for i in self._changed:
+            if i < len(args) and isinstance(args[i], FakeTensor):
+                room -= args[i].numel() * args[i].element_size()
+                if room >= 0:
+                    clones.append(torch.empty_like(args[i]))
 
 
-def install(session: Session) -> None:
+def install(session: Session, timing: Timing) -> None:
     """Let the wrappers that are written from now on allocate and launch on the pretended GPU."""
-    from torch._inductor import async_compile
-
+    async_compile: Any = importlib.import_module("torch._inductor.async_compile")
     guards: Any = torch._C._dynamo.guards
 
     def empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -44,8 +73,13 @@ def install(session: Session) -> None:
     session.patches.set(guards, "assert_alignment", nothing)
     session.patches.set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0)
 
-    def triton(compiler: Any, name: str, source: str, device_str: str = "cuda") -> Kernel:
-        return Kernel(name, session)
+    load = async_compile._load_triton_kernel_from_source
 
+    def triton(compiler: Any, name: str, source: str, device_str: str = "cuda") -> Kernel:
+        return Kernel(name, load(name, source), session, timing)
+
+    # The driver is set already; this would look for the real one.
+    helpers = importlib.import_module("torch._inductor.runtime.triton_helpers")
+    session.patches.set(helpers, "set_driver_to_gpu", nothing)
     session.patches.set(async_compile.AsyncCompile, "triton", triton)
     session.patches.set(async_compile.AsyncCompile, "wait", nothing)
