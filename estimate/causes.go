@@ -13,8 +13,8 @@ import (
 	"github.com/memestimate/memestimate/simulate/caching"
 )
 
-// The causes that an estimate may be off by, beside guesses. No flag decides these otherwise, except that --loss names the
-// criterion and --train-only what is trained beside adapters.
+// The causes why an estimate may be off, apart from guesses. --loss decides the criterion and --train-only the adapters;
+// no flag decides the others.
 const (
 	unmodelledOperator = "unmodelled-operator"
 	dataDependentSize  = "data-dependent-size"
@@ -52,7 +52,7 @@ func (b *Model) causes(s Step, sim *Simulation, weigh ...func() error) (list []G
 	return list, cmp.Or(errs...)
 }
 
-// unmodelled lists operators of which it is not known what they save and need, or not even what they make.
+// unmodelled lists operators that have no row: what they save and need is not known, or not even what they make.
 func (b *Model) unmodelled(sim *Simulation) (list []Guess) {
 	unknown := map[string]int{}
 	maps.Copy(unknown, sim.prog.Unknown)
@@ -73,7 +73,7 @@ func (g *Guess) between(sim *Simulation, peaks ...int64) {
 	g.Fewer = max(sim.Peak.Allocated-slices.Min(peaks), 0)
 }
 
-// variables is the cause how long Python's variables keep what they name: from the most, where each result lives to the
+// variables weighs how long Python's variables keep what they name: from the most, where each result lives to the
 // end of its function, to the least, where none has a name. In training that is what autograd does not keep anyway.
 // Where lines are known it is about what these leave open: what functions other than forward hold, for the most part.
 func (b *Model) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
@@ -103,7 +103,7 @@ func (b *Model) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	return g, true, nil
 }
 
-// criterion is the cause which loss is trained, where nobody named it: from the mean of the output, which keeps
+// criterion weighs which loss is trained, where nobody named it: from the mean of the output, which keeps
 // nothing, to the one that keeps the most of those that a name stands for.
 func (b *Model) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if s.Infer || s.Loss != "" && s.Loss != "auto" || b.large() {
@@ -128,7 +128,7 @@ func (b *Model) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	return g, true, nil
 }
 
-// convolutions is the cause what cuDNN's engines take beside their results, where it chooses among several: from
+// convolutions weighs what cuDNN's engines take in addition to their results, where it chooses among several: from
 // nothing to the most that any tree of the forests names for each.
 func (b *Model) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	largest := sim.Run.MostWorkspaces
@@ -149,8 +149,8 @@ func (b *Model) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err err
 	return g, g.Bytes > 0 || g.Fewer > 0, nil
 }
 
-// dataDependent is the cause how large sizes are that depend on data, from one to the most that they can be, and how
-// often loops run, of which the body is counted once.
+// dataDependent weighs how large sizes are that depend on data, from one to the most that they can be. The body of a
+// loop is counted once, however often it runs.
 func (b *Model) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	n := len(b.analysis.Types.Bounded) + b.analysis.Loops
 	for i := range sim.prog.Calls {
@@ -173,13 +173,13 @@ func (b *Model) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err er
 	return g, true, nil
 }
 
-// adapterNames are how libraries call the parameters of adapters, beside which the model's own are frozen: loralib's
+// adapterNames match the parameters of adapters, with which the model's own are frozen as a rule: loralib's
 // and peft's lora_A, peft's lora_embedding_A and lora_magnitude_vector, adapter modules.
 var adapterNames = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(^|[._])lora(_|\.|$)|(^|\.)adapter`)
 })
 
-// adapters is the cause whether a model with adapters trains what is not one.
+// adapters weighs whether a model that has adapters trains its other parameters too.
 func (b *Model) adapters(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" {
 		return g, false, nil

@@ -31,7 +31,7 @@ func (p *Peak) At(c Confidence) (bytes int64, field string) {
 	return p.Safe, "safe_bytes"
 }
 
-// Ways in beside those of a file.
+// Ways in that package module does not know.
 const (
 	RecordedWay module.Way = "recording"
 	BuiltIn     module.Way = "built-in" // one of the models whose own runs were measured

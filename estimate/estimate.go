@@ -109,7 +109,7 @@ func (b *Model) Simulated(opt Options) (*Report, error) {
 			Outputs:  a.TensorsOf(m.Graph.Outputs),
 		},
 		Coverage: coverage(a.Nodes, types.Unknown),
-		Notes:    []Note{}, // a list in JSON, be it empty
+		Notes:    []Note{}, // an empty list in JSON, not null
 	}
 	if opt.Strict && !r.Coverage.Complete() {
 		u := r.Coverage.Unmodelled[0]

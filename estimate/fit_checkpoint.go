@@ -34,7 +34,7 @@ type CheckpointFit struct {
 	Survivor *Survivor `json:"cheapest_surviving,omitempty"` // where a cheaper set than that survives
 }
 
-// ErrNoBlocks is returned for a model of which no set of blocks can be checkpointed.
+// ErrNoBlocks is returned for a model that has no repeated blocks to checkpoint.
 var ErrNoBlocks = errors.New("the graph shows no blocks that repeat, to be checkpointed")
 
 // FitCheckpoint finds which repeated blocks to checkpoint for a step to take at most so much memory on the device,

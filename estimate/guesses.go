@@ -33,7 +33,7 @@ type Guess struct {
 	madeInRun bool // see guessRow
 }
 
-// A guessRow is what is said of a guess, be it about a library's way of writing or about Python's variables.
+// A guessRow describes a guess, about how a library writes something or about how long Python's variables live.
 type guessRow struct {
 	name, takes string
 	madeInRun   bool // it is made when a program runs: recovery does not ask for it
@@ -59,7 +59,7 @@ func GuessNames() (names []string) {
 	return names
 }
 
-// large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
+// large reports whether runs of a model take so much time and memory that they are made one at a time.
 func (b *Model) large() bool { return b.size >= manyNodes }
 
 const (

@@ -23,7 +23,7 @@ type Model struct {
 // A sizedGraph is what a file says of a model at some sizes.
 type sizedGraph struct {
 	given     *onnxload.Model // as it was given to Bind
-	asked     Options         // likewise
+	asked     Options         // as they were given to Bind
 	analysis  *module.Analysis
 	weights   []module.Weight // parameters and buffers
 	constants module.Tensors

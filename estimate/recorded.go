@@ -190,7 +190,7 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	spare := recordedRoom
+	spare := recordedHeadroom
 	if noted(rec, "script") {
 		spare.bytes = scriptBytes
 	}

@@ -163,7 +163,7 @@ func TestRecordedAccuracy(t *testing.T) {
 				sim.Peak.UpperBound, device)
 		}
 		if *recordings != "testdata/recordings" {
-			floor := upperBound(sim, caching.Config{}, room{}) - spareBytes // what the bound would be without any room
+			floor := upperBound(sim, caching.Config{}, headroom{}) - spareBytes // what the bound would be without any room
 			t.Logf("%-60s allocated %8.3f %%  reserved %8.3f %%  device %8.3f %%  above the replays %5.1f MiB%s",
 				c.name, allocated, reserved, percent(sim.Peak.Device, device), float64(device-floor)/(1<<20), phasesOff(c, sim))
 			for op, n := range run.Unknown {

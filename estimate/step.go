@@ -106,7 +106,7 @@ func (b *Model) simulateBounded(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
+	sim.Peak.UpperBound = upperBound(sim, sim.config, headroomOf(s.Infer))
 	sim.held, sim.gradients = heldAtEnd(sim.Run.Log)
 	if s.GPUs > 1 && !s.Infer && s.Plan.Races() && !s.late {
 		s.late = true
@@ -129,7 +129,7 @@ func (s *Simulation) raced(step Step) (err error) {
 		return err
 	}
 	other.Peak.Reserved = other.Replay.PeakReserved.Reserved
-	s.Peak.UpperBound = max(s.Peak.UpperBound, upperBound(&other, s.config, roomOf(step.Infer)))
+	s.Peak.UpperBound = max(s.Peak.UpperBound, upperBound(&other, s.config, headroomOf(step.Infer)))
 	return nil
 }
 

@@ -97,7 +97,8 @@ type candidate struct {
 	changed bool
 }
 
-// combinations are all settings that Ways tries. Checkpointing the blocks, of which there are some, does so much again.
+// combinations are all settings that Ways tries. again is what checkpointing the blocks computes once more, as a share
+// of the step's FLOPs.
 func combinations(s Step, blocks bool, again float64) (plans []candidate) {
 	for _, scheme := range waysTogether(s) {
 		for _, precision := range []torch.Precision{torch.FP32, torch.AMPBF16, torch.BF16} {

@@ -15,16 +15,16 @@ type op struct {
 	run  func(r *run, c *program.Call, in []*tensor) []*tensor // in is borrowed; the outputs belong to the caller
 }
 
-// rooms lists the operators by family.
-var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
+// opTables lists the operators by family.
+var opTables = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
 	cacheOps, rnnOps, cellOps, einsumOps, composedOps, mathOps, fftOps, deformOps, opaqueOps}
 
-// rowsByName indexes the rooms.
+// rowsByName indexes the opTables.
 func rowsByName() map[string]*op {
 	m := make(map[string]*op)
-	for _, room := range rooms {
-		for i := range room {
-			m[room[i].name] = &room[i]
+	for _, table := range opTables {
+		for i := range table {
+			m[table[i].name] = &table[i]
 		}
 	}
 	return m

@@ -146,7 +146,7 @@ func recurrentExample(gates int64) example {
 // rowNames returns the names of all operators, sorted.
 func rowNames() []string {
 	var names []string
-	for _, room := range rooms {
+	for _, room := range opTables {
 		for _, o := range room {
 			names = append(names, o.name)
 		}

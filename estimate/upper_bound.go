@@ -10,18 +10,18 @@ import (
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
-// scriptBytes is what kernels that TorchScript compiles for a GPU take beside the allocator, at most: 50 to 100 MiB
+// scriptBytes is what kernels that TorchScript compiles for a GPU take outside the allocator, at most: 50 to 100 MiB
 // in measured runs.
 const scriptBytes = 100 << 20
 
 // spareBytes is what an upper bound leaves for pools of small blocks, and for what the context differs by.
 const spareBytes = 18 << 20
 
-// A room is what an upper bound leaves above the most that a run reserves, beside spareBytes. docs/ACCURACY.md says
-// how the shares were found, and how often the bound holds.
-type room struct {
+// A headroom is what an upper bound leaves above the most that a run reserves, in addition to spareBytes.
+// docs/ACCURACY.md says how the shares were found, and how often the bound holds.
+type headroom struct {
 	share float64 // of what is reserved: requests that are a little larger than simulated
-	bytes int64   // beside the allocator
+	bytes int64   // outside the allocator
 	// One request that no cached block serves, where a measured run has one: a share of the largest request, and of
 	// what is reserved at most.
 	request, limit float64
@@ -29,17 +29,17 @@ type room struct {
 
 // A training step has many large requests; an inference has few, which its peak consists of. A recording lacks none.
 var (
-	trainRoom = room{share: 0.01, request: 0.75, limit: 0.06}
-	inferRoom = room{share: 0.01, request: 0.25, limit: 0.075}
+	trainHeadroom = headroom{share: 0.01, request: 0.75, limit: 0.06}
+	inferHeadroom = headroom{share: 0.01, request: 0.25, limit: 0.075}
 
-	recordedRoom = room{share: 0.01}
+	recordedHeadroom = headroom{share: 0.01}
 )
 
-func roomOf(infer bool) room {
+func headroomOf(infer bool) headroom {
 	if infer {
-		return inferRoom
+		return inferHeadroom
 	}
-	return trainRoom
+	return trainHeadroom
 }
 
 // upperBound is the device memory that a run should not exceed. Requests follow from PyTorch's source; what cannot be
@@ -54,7 +54,7 @@ func roomOf(infer bool) room {
 // addresses too, and a second log, in which everything that is guessed is at its most, with the likely workspaces of
 // convolutions and with one of them at its most, each in its turn of those that would need the most memory.
 // docs/ACCURACY.md has what this rests on.
-func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
+func upperBound(s *Simulation, cfg caching.Config, spare headroom) int64 {
 	var replays group
 	log := s.Run.Log
 	large := caching.LargeOf(log, cfg.Options)
