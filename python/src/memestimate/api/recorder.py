@@ -9,115 +9,25 @@ import time
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from ..compiled import compiler
-from ..core import kinds, phases, subclasses
 from ..core.gpus import GPU, find
-from ..core.handlers import Composite, Table, merged
 from ..core.recorder import Recorder as CoreRecorder
-from ..core.session import Rules, Session, Way
+from ..core.session import Way
 from ..core.writer import Writer
-from ..ops import (
-    attention,
-    bilinear,
-    bitsandbytes,
-    checks,
-    composites,
-    copies,
-    cudnn,
-    explicit,
-    extensions,
-    fallback,
-    flex,
-    grouped,
-    host,
-    layouts,
-    norms,
-    optimizers,
-    parallel,
-    products,
-    rnn,
-    sums,
-)
-from ..ops.sparse import compressed, coo, scaled, shapes
 from ..pretend import (
-    addresses,
     batches,
-    buckets,
-    convolutions,
-    device,
     engine,
-    nvml,
-    out_of_memory,
-    processes,
-    python_side,
-    threads,
-    torchscript,
-    triton,
 )
 from ..pretend import host as build
-from ..pretend.device_numbers import DeviceNumbers
 from ..pretend.replay import Replay
-from ..values import chance, questions, unknown, values
 from ..values.decisions import NOTHING, Change, Decisions
 from ..values.values import Values
 from ..version import VERSION
 from . import program
+from .rules import RULES
 
 __all__ = ["Recorder", "record"]
-
-_HANDLERS = merged(
-    family.handles
-    for family in (
-        *(attention, bilinear, compressed, coo, copies, cudnn, explicit, grouped, layouts, norms, products, questions),
-        *(rnn, scaled, shapes, sums),
-    )
-)
-
-
-def _composites(session: Session) -> dict[OpOverload, Composite]:
-    tables: list[Table[Composite]] = [composites.composes, rnn.composes, cudnn.composes]
-    if session.by_host:
-        tables.append(host.composes)
-    return {row.op: row.answers for table in tables for row in table.rows}
-
-
-def _engine(session: Session) -> None:
-    """Tell PyTorch's engine, or a build that has none for GPUs, of the pretended one."""
-    if session.by_host:
-        build.install(session)
-        session.patches.enter(DeviceNumbers())
-    else:
-        engine.install(session)
-
-
-_RULES = Rules(
-    handlers=_HANDLERS,
-    namespaces={"bitsandbytes": bitsandbytes.run},
-    composites=_composites,
-    on_host=unknown.on_host,
-    no_shape=fallback.try_out,
-    collective=parallel.collective,
-    higher_order=flex.higher_order,
-    install=(
-        _engine,
-        *(device.install, phases.install, copies.install, optimizers.install, python_side.install, kinds.install),
-        compiler.install,
-        *(torchscript.install, addresses.install, unknown.install, threads.install, processes.install),
-        *(parallel.install, buckets.install, norms.install, rnn.install, flex.install, attention.install),
-        *(composites.install, subclasses.install, bitsandbytes.install, triton.install, batches.install, nvml.install),
-    ),
-    begin=(sums.begin, checks.check),
-    allocate=out_of_memory.allocate,
-    logged=(convolutions.logged, values.logged, sums.logged),
-    followed=values.followed,
-    launched=values.launched,
-    parted=(chance.parted,),
-    stepped=(chance.stepped,),
-    finish=(lambda session: session.part(Decisions).write(), convolutions.finish, chance.finish, bitsandbytes.finish),
-    explain=(kinds.explain, extensions.explain, lambda session, error: session.part(Decisions).explain(error)),
-)
 
 
 class Recorder(CoreRecorder):
@@ -173,7 +83,7 @@ class Recorder(CoreRecorder):
         header = _header(found, taken, world_size, rank)
         super().__init__(
             Writer(path, header),
-            _RULES,
+            RULES,
             found,
             world_size,
             rank,

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch._ops import OpOverload
@@ -85,7 +85,7 @@ class Recording:
         found = self._parts.get(kind)
         if found is None:
             found = self._parts[kind] = kind(self)
-        return cast("T", found)
+        return found
 
     def keep(self, part: T) -> T:
         """Let this be the one object of its kind in this recording."""

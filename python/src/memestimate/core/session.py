@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
@@ -105,8 +105,7 @@ class Session(Protocol):
         """Take note that all optimizers have stepped and another forward begins."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A call that was logged; `made` are the numbers of the storages that it made."""
 
     func: OpOverload
