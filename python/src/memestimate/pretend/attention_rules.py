@@ -50,14 +50,14 @@ def query(
     gqa: bool,
 ) -> Query:
     """Look at the arguments of a call."""
-    heads = tuple(t.shape[-3] if t.dim() > 2 else 1 for t in (q, k, v))
+    heads = tuple(_number(t.shape[-3]) if t.dim() > 2 else 1 for t in (q, k, v))
     offsets = [0 if t.is_nested else int(t.storage_offset()) for t in (q, k, v)]
     return Query(
         dtype=q.dtype,
         dims=q.dim(),
-        batches=(q.shape[0], k.shape[0], v.shape[0]),
+        batches=(_number(q.shape[0]), _number(k.shape[0]), _number(v.shape[0])),
         heads=(heads[0], heads[1], heads[2]),
-        lengths=(q.shape[-2], k.shape[-2]),
+        lengths=(_number(q.shape[-2]), _number(k.shape[-2])),
         widths=(q.shape[-1], k.shape[-1], v.shape[-1]),
         last_strides=(q.stride(-1), k.stride(-1), v.stride(-1)),
         mask=mask is not None,
@@ -69,6 +69,13 @@ def query(
         training=torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad),
         offsets=(offsets[0], offsets[1], offsets[2]),
     )
+
+
+def _number(size: int | torch.SymInt) -> int:
+    """A size; of one that compiled code leaves open the number that it was traced with."""
+    if isinstance(size, torch.SymInt) and not size.node.is_nested_int() and size.node.hint is not None:
+        return int(size.node.hint)
+    return size  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
