@@ -118,7 +118,8 @@ func recordedSettings(run *recording.Run, s Step) Settings {
 	if run.Trains {
 		t.Mode = "train"
 	}
-	t.Eagerly = eagerly(run.Recording)
+	t.Eagerly = noted(run.Recording, "eager")
+	t.Ended = noted(run.Recording, "ended") != ""
 	t.Benchmark = run.Recording.Benchmark || len(run.Recording.Searches) > 0 // a program may set it once it is recorded
 	return t
 }
@@ -191,7 +192,7 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	spare := recordedHeadroom
-	if noted(rec, "script") {
+	if noted(rec, "script") != "" {
 		spare.bytes = scriptBytes
 	}
 	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
@@ -250,24 +251,14 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	return append(notes, assumptions(rec)...)
 }
 
-// eagerly is the first note that says that what the program compiles was recorded eagerly, "" without one.
-func eagerly(rec *recording.Recording) string {
+// noted is the recorder's first note of that code, "" without one.
+func noted(rec *recording.Recording, code string) string {
 	for i := range rec.Events {
-		if e := &rec.Events[i]; e.Kind == recording.Note && rec.Texts[e.A] == "eager" {
+		if e := &rec.Events[i]; e.Kind == recording.Note && rec.Texts[e.A] == code {
 			return rec.Texts[e.B]
 		}
 	}
 	return ""
-}
-
-// noted reports whether the recorder made a note of that code.
-func noted(rec *recording.Recording, code string) bool {
-	for i := range rec.Events {
-		if e := &rec.Events[i]; e.Kind == recording.Note && rec.Texts[e.A] == code {
-			return true
-		}
-	}
-	return false
 }
 
 // assumptions are what the recorder noted, each once with how often.
@@ -295,7 +286,7 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 		}
 		level := Info
 		switch rec.Texts[t.code] {
-		case "draws", "eager": // what other draws or compiled code take is nowhere in the figures
+		case "draws", "eager", "ended": // what other draws, compiled code or later phases take is nowhere in the figures
 			level = Warning
 		}
 		notes = append(notes, Note{level, line})

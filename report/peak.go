@@ -98,6 +98,8 @@ func proviso(r *estimate.Report) string {
 		return "if only what is modelled counts"
 	case r.Depends != nil && !r.Depends.Bound:
 		return "no bound: only if the values are as taken"
+	case r.Settings.Ended:
+		return "no bound: only of the steps that were recorded"
 	}
 	return ""
 }
@@ -239,6 +241,8 @@ func sentences(r *estimate.Report) []string {
 		lower, upper = "at least ", ""
 	} else if r.Depends != nil && !r.Depends.Bound {
 		upper += " if the values are as taken"
+	} else if r.Settings.Ended {
+		upper += " in the steps that were recorded"
 	}
 	said := []string{
 		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", Setting(r.Settings), lower, Size(p.Allocated),

@@ -221,6 +221,23 @@ predicted  batch 6          6.00 GiB  what is simulated
 }
 
 // Where a recording hangs on values, the three figures that are a bound otherwise are called none, everywhere.
+// TestNoBoundWhereTheScriptWasEnded holds that figures of a script's first steps are not taken for all of it: an
+// evaluation behind them may take more.
+func TestNoBoundWhereTheScriptWasEnded(t *testing.T) {
+	names := []string{"conv1", "conv2", "fc"}
+	r := ran(fake(3, names), names)
+	r.Settings.Ended = true
+	rows := Breakdown(r).Rows
+	for i := len(rows) - 3; i < len(rows); i++ {
+		if rows[i][3] != "no bound: only of the steps that were recorded" {
+			t.Errorf("row %q", rows[i])
+		}
+	}
+	if s := Headline(r)[0]; !strings.HasSuffix(s, " safe in the steps that were recorded") {
+		t.Errorf("the first sentence is %q", s)
+	}
+}
+
 func TestNoBoundWhereValuesDecide(t *testing.T) {
 	names := []string{"conv1", "conv2", "fc"}
 	r := ran(fake(3, names), names)

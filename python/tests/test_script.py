@@ -54,6 +54,7 @@ def test_it_ends_after_the_steps_asked_for(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "train.mrec")
     assert sum(1 for _ in recording.of("step")) == 2
     assert recording.header["gpu"]["name"] == "t4"
+    assert "ended: the script was ended after 2 training steps" in done.stderr
 
 
 def test_a_script_that_fails_leaves_nothing(tmp_path: Path) -> None:

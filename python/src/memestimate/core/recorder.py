@@ -105,6 +105,11 @@ class Recorder(Recording):
         if not self._explicit:
             self._end_step()
             if self.steps == self.wanted and not self._stopping:
+                self.note(
+                    "ended",
+                    f"the script was ended after {self.steps} training steps: an evaluation, a longer batch or a "
+                    "checkpoint behind them is not in these figures; --steps 0 records all of it",
+                )
                 raise Enough
 
     def _end_step(self) -> None:
