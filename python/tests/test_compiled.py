@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import memestimate
 from recording import Recording
@@ -135,3 +136,23 @@ def test_the_process_compiles_for_its_own_device_afterwards(tmp_path: Path) -> N
     assert any("sin" in name for name in kernels(Recording(tmp_path / "a.mrec")))
     x = torch.arange(8.0)
     assert torch.allclose(torch.compile(function, fullgraph=True)(x), function(x))
+
+
+def test_a_checkpoint_within_compiled_code_draws_again(tmp_path: Path) -> None:
+    class Checkpointed(Block):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            def inner(x: torch.Tensor) -> torch.Tensor:
+                return F.dropout(Block.forward(self, x), 0.1)
+
+            return checkpoint(inner, x, use_reentrant=False)  # type: ignore[no-any-return]
+
+    torch._dynamo.reset()
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        model = Checkpointed().cuda()
+        run = torch.compile(model, fullgraph=True)  # whose hooks run before the frame that is compiled
+        run(torch.randn(256, 64, device="cuda")).sum().backward()
+    assert not [text for code, text in recorder.notes if code == "eager"]
+    found = Recording(tmp_path / "a.mrec")
+    assert kernels(found)
+    # Two products in forward, four in backward, and one that backward computes again.
+    assert len([1 for call in found.calls() if call[0] in ("mm", "addmm")]) == 2 + 4 + 1

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any
 
 import torch
@@ -104,12 +105,14 @@ class Compiler:
         exc: Any = importlib.import_module("torch._dynamo.exc")
         convert = convert_frame._compile
 
-        def converted(*args: Any, **kwargs: Any) -> Any:
-            if not self.begin():
+        hooks = {hook.__code__ for hook in self._session.phases.hooks}
+
+        def converted(code: CodeType, *args: Any, **kwargs: Any) -> Any:
+            if not self.begin() or code in hooks:  # a hook of the recorder's own, which runs before the module's frame
                 return _eagerly()
             try:
                 with self._compiling():
-                    return convert(*args, **kwargs)
+                    return convert(code, *args, **kwargs)
             except (exc.BackendCompilerFailed, exc.InternalTorchDynamoError) as error:
                 text = f"{type(error).__name__}: {error}".partition("\n\nSet TORCH")[0].replace("\n", " ")
                 self._session.note("eager", f"recorded eagerly in part, not compiled: {text[:300]}")

@@ -177,7 +177,8 @@ class Capture(TorchDispatchMode):
 
     def higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator that takes functions, such as flex_attention, by the operators that it is made of."""
-        kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        keys = torch._C.DispatchKey
+        kernel = func.py_kernels.get(keys.CompositeExplicitAutograd) or func.py_kernels.get(keys.CUDA)
         if kernel is None:
             raise RuntimeError(f"{func} cannot be recorded: it is not made of operators of ATen")
         with self:

@@ -51,16 +51,18 @@ class Phases:
         self.backward_ended: list[Callable[[], object]] = []  # called when one is over
         self.compiling = 0  # how deep PyTorch is in compiling
         self.compiled_place: Callable[[], tuple[int, int] | None] = lambda: None  # frame and module of compiled code
+        self.hooks = (self._enter_module, self._leave_module, self._enter_optimizer, self._leave_optimizer)
         self._leading: weakref.ref[Optimizer] | None = None  # the optimizer that stepped first
 
     def register(self) -> None:
         """Register the hooks."""
         patches = self._session.patches
+        enter_module, leave_module, enter_optimizer, leave_optimizer = self.hooks
         for handle in (
-            register_module_forward_pre_hook(self._enter_module),
-            register_module_forward_hook(self._leave_module, always_call=True),
-            register_optimizer_step_pre_hook(self._enter_optimizer),
-            register_optimizer_step_post_hook(self._leave_optimizer),
+            register_module_forward_pre_hook(enter_module),
+            register_module_forward_hook(leave_module, always_call=True),
+            register_optimizer_step_pre_hook(enter_optimizer),
+            register_optimizer_step_post_hook(leave_optimizer),
         ):
             patches.later(handle.remove)
         run = torch.autograd.graph._engine_run_backward

@@ -17,7 +17,7 @@ from ..core.pinned import Pinned
 from ..core.session import Session
 from .out_of_memory import OutOfMemory
 from .replay import Replay
-from .streams import Event, Generator, Graph, Stream, Switch
+from .streams import DefaultGenerator, Event, Generator, Graph, Stream, Switch
 
 Answer = Callable[..., Any]
 _COUNTS = ("num_ooms", "num_alloc_retries", "num_sync_all_streams", "num_device_alloc", "num_device_free")
@@ -209,6 +209,7 @@ def install(session: Session) -> None:
             if module is not None and callable(getattr(module, name, None)):
                 session.patches.set(module, name, answer)
     session.patches.set(torch, "Generator", Generator)
+    session.patches.set(torch.cuda, "default_generators", (DefaultGenerator(),) * max(1, session.world_size))
     session.patches.set(torch.cuda.graph, "default_capture_stream", None)
     session.patches.set(torch._C, "_host_emptyCache", lambda: None)
     # C++ up to 2.6 counts GPUs for it, later versions ask how they were built; FSDP goes by it.

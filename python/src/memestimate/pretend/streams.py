@@ -149,3 +149,25 @@ class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Generator:
         kind = "cpu" if torch.device(device).type == "cuda" else device
         return super().__new__(cls, kind)  # type: ignore[call-arg]
+
+
+class DefaultGenerator(Generator):
+    """The GPU's own: compiled code keeps its state, so that a checkpoint draws again what it drew."""
+
+    def __new__(cls) -> DefaultGenerator:
+        return super().__new__(cls)  # type: ignore[return-value]
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where what it draws is."""
+        return torch.device("cuda", 0)
+
+    def clone_state(self) -> DefaultGenerator:
+        """Another one of the same state."""
+        return DefaultGenerator()
+
+    graphsafe_get_state = clone_state
+
+    def graphsafe_set_state(self, state: torch.Generator) -> DefaultGenerator:
+        """Keep no state: nothing is drawn."""
+        return self
