@@ -150,8 +150,8 @@ def test_refusals_are_sentences() -> None:
         memestimate.estimate(model(), x, loss="mse")
     with pytest.raises(TypeError, match=r"not an nn\.Module"):
         memestimate.estimate(torch.sum, x)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="give it as kwargs"):
-        memestimate.estimate(model(), {"x": x})
+    with pytest.raises(TypeError, match=r"forward\(\) has no x: give args= and kwargs= apart"):
+        memestimate.estimate(torch.nn.Bilinear(WIDTH, WIDTH, 1), {"x": x})
 
 
 def test_a_configuration_that_is_not_there_is_told() -> None:

@@ -24,7 +24,7 @@ _ODD = sorted((_ROOT / "estimate/testdata/odd").glob("*.onnx"))
 # A recording of so many events, in a file that may have so many bytes.
 _WRITE = """
 import resource, sys
-from memestimate.write import Writer
+from memestimate.core.writer import Writer
 
 path, events, room = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 if room >= 0:

@@ -87,7 +87,7 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
 
 def test_convolutions_are_written_as_they_were_read() -> None:
     convolutions = script("convolutions")
-    path = ROOT / "estimate" / "workspace" / "testdata" / "convolutions.bin.gz"
+    path = ROOT / "simulate" / "kernels" / "testdata" / "convolutions.bin.gz"
     data = gzip.decompress(path.read_bytes())
     rows, provenance = convolutions.decode(data)
     assert len(rows) > 80_000
@@ -116,13 +116,13 @@ def test_cases_are_asked_without_their_answers() -> None:
     assert not any("peak_alloc" in case or "steps" in case for case in asked)
     assert {case["opt"] for case in asked if case["mode"] == "train"} <= set(steps.OPTIMIZERS)
     plain = allocator.read(ROOT / "estimate" / "testdata" / "truth" / "steps.json.gz")["cases"]
-    traces = (ROOT / "estimate" / "caching" / "testdata" / "traces").glob("*.json.gz")
+    traces = (ROOT / "simulate" / "caching" / "testdata" / "traces").glob("*.json.gz")
     chosen = {f"{case['model']}.{case['mode']}" for case in steps.largest([steps.question(c) for c in plain])}
     assert chosen == {path.name.removesuffix(".json.gz") for path in traces}
 
 
 def test_optimizers_that_were_measured() -> None:
-    cases = script("allocator").read(ROOT / "estimate" / "eager" / "testdata" / "optimizers.json.gz")["cases"]
+    cases = script("allocator").read(ROOT / "estimate" / "torch" / "testdata" / "optimizers.json.gz")["cases"]
     kept = sorted((c["name"], c["kind"], tuple(c["shape"]), c["dtype"]) for c in cases)
     assert sorted(script("optimizers").questions()) == kept
 

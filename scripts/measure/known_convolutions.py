@@ -31,7 +31,7 @@ def key(row: Row) -> str:
 
 def keys() -> list[str]:
     """The keys of all of them."""
-    data = ROOT / "estimate" / "workspace" / "testdata"
+    data = ROOT / "simulate" / "kernels" / "testdata"
     files = [decode(gzip.decompress((data / name).read_bytes())) for name in ("convolutions.bin.gz", "asked.bin.gz")]
     return sorted({key(row) for rows, _ in files for row in rows})
 

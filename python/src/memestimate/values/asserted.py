@@ -43,7 +43,8 @@ def _wanted(path: list[ast.AST], followed: frozenset[str], left: list[int]) -> t
     `left` is on how many ways the value may be followed through names.
     """
     left[0] -= 1
-    negated = False
+    # The line that asks for the truth of x in `y = not x` is that of `not x`.
+    negated = bool(path) and isinstance(path[-1], ast.UnaryOp) and isinstance(path[-1].op, ast.Not)
     below: bool | None = None  # whether the test is that the value is below something
     plain = True  # nothing but `not` is between the value and the test
     for at in range(len(path) - 2, -1, -1):
