@@ -21,6 +21,9 @@ var (
 		"what is used twice is a variable of the function that made it, and lives to its end", ""}
 	NextTurn = &GuessRow{"next-turn",
 		"a variable of a loop over modules, whose names differ by numbers alone, is assigned again by the next turn", ""}
+	ResizedTurns = &GuessRow{"resized-turns",
+		"a loop whose turns change a tensor's size gives its name to the next: b = x * b[..., :-1] + y * b[..., 1:]",
+		"Blealtan/efficient-kan"}
 	NamesOfAttention = &GuessRow{"names-of-attention",
 		"what is taken out of a tuple, what multiplies another activation, and the argument of the projection that the " +
 			"tuple is of have names: q, k, v = self.qkv(x).unbind(0); attn @ v", "timm/models/vision_transformer.py"}
@@ -32,7 +35,7 @@ var (
 )
 
 // VariableGuesses are those that Liveness makes.
-var VariableGuesses = []*GuessRow{UsedTwice, NextTurn, NamesOfAttention, JoinedParts, OneExpression}
+var VariableGuesses = []*GuessRow{UsedTwice, NextTurn, ResizedTurns, NamesOfAttention, JoinedParts, OneExpression}
 
 // EveryVariable is the other end of all of them together, what they are worth at most: each result is a variable of the
 // function that made it, and lives to its end. Liveness makes it where Program.With has it.
@@ -68,7 +71,12 @@ func (l *liveness) guess() {
 		}
 	})
 	l.eachRead(func(i int32, v ValueID) {
-		if uses[v] >= 2 && i == l.of[v].end && !l.replaces(i, v) {
+		if uses[v] < 2 || i != l.of[v].end {
+			return
+		}
+		if end := l.resized(v); end >= 0 && l.takes(ResizedTurns) {
+			l.keep(v, end, ResizedTurns)
+		} else if !l.replaces(i, v) {
 			l.hold(v, UsedTwice)
 		}
 	})

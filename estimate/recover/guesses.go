@@ -22,6 +22,11 @@ var (
 		Source: "transformers LlamaRMSNorm, GemmaRMSNorm, T5LayerNorm"}
 	CausalFlag = &program.GuessRow{Name: "causal-flag",
 		Takes: "a mask of positions alone taken for is_causal=True, or none", Source: "transformers masking_utils.py"}
+	biasTableCopy = &program.GuessRow{Name: "bias-table-copy",
+		Takes:  "a looked-up table with the heads in front taken for a contiguous copy of it",
+		Source: "torchvision/models/swin_transformer.py"}
+	mergedLoop = &program.GuessRow{Name: "merged-loop",
+		Takes: "a product that all turns of a loop read taken for one that each turn computed"}
 	mergedModules = &program.GuessRow{Name: "merged-modules",
 		Takes: "a result that a module and one beside it read taken for one that each of them computed"}
 	fastPath = &program.GuessRow{Name: "fast-path",
@@ -31,7 +36,7 @@ var (
 
 // Guesses are all that recovery makes.
 var Guesses = []*program.GuessRow{activationInPlace, residualInPlace, selfGated, splitDifference, floatRMSNorm,
-	CausalFlag, mergedModules, fastPath}
+	CausalFlag, biasTableCopy, mergedLoop, mergedModules, fastPath}
 
 // takes reports whether a guess may be made.
 func (b *recovery) takes(row *program.GuessRow) bool { return !b.src.Without[row.Name] }

@@ -1,9 +1,11 @@
 package recover
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -39,4 +41,12 @@ func emitIdentity(b *recovery, n *onnxload.Node) {
 		op = "clone"
 	}
 	b.call(op, program.Args{}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+}
+
+// optimized reports whether the graph may have gone through onnxscript's optimizer, which makes Constant nodes
+// initializers and leaves no Identity.
+func (b *recovery) optimized() bool {
+	return !slices.ContainsFunc(b.nodes, func(n *onnxload.Node) bool {
+		return n.Op == "Constant" || n.Op == "Identity" && !module.IsRestored(n)
+	})
 }

@@ -81,7 +81,7 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
-	if b.copied(n) {
+	if copied, known := b.copied(n); copied || !known && b.isBiasTable(n, perm) && b.guess(biasTableCopy) {
 		v := b.temp("permute", program.Args{Dims: perm}, b.elem(n.Output(0)), b.dims(n.Output(0)), b.value(b.in(n, 0)))
 		b.call("contiguous", program.Args{}, []program.ValueID{v}, n.Output(0))
 		return
