@@ -67,6 +67,7 @@ type liveness struct {
 	steps   [][]step // by span
 	rounds  [][]int  // by span: see spans.rounds; nil until asked for
 	choices []choice
+	lists   [][]ValueID             // by span: see appended
 	resizes map[ValueID]*expression // by value: what made it of one of another size; see resized
 	stamp   int32                   // of the last walk
 	work    int64                   // steps that names may still take

@@ -15,6 +15,7 @@ func (l *liveness) followNames() {
 	guessed := slices.Clone(l.of)
 	const maxWork = 256 // by call, value and module; real programs take a fiftieth
 	l.work = int64(maxWork) * int64(len(l.p.Calls)+len(l.p.Values)+len(l.spans.list))
+	l.lists = make([][]ValueID, len(l.spans.list))
 	homes := l.homes()
 	for v := range l.of {
 		l.of[v].end = max(l.of[v].made, 0)
@@ -36,6 +37,7 @@ func (l *liveness) followNames() {
 			n.run(&list[i])
 		}
 		n.returns(l.spans.list[k].last)
+		l.lists[k] = n.appended()
 		if l.work < 0 { // no program that somebody wrote
 			l.of = guessed
 			return
@@ -62,8 +64,10 @@ func (l *liveness) hiddenIn(e *execution, k int32, homes []int32, guessed []life
 
 // A name is a variable of one run of a function.
 type name struct {
-	has  []ValueID // what it refers to, or what the list does that it refers to
-	read int32     // the call after which it was last seen to have its value
+	has   []ValueID // what it refers to, or what the list does that it refers to
+	read  int32     // the call after which it was last seen to have its value
+	put   bool      // values were put into what it refers to
+	bound bool      // a line that computes something bound it
 }
 
 // A namespace is the variables of one run of a forward.
@@ -96,6 +100,7 @@ func (n *namespace) run(e *execution) {
 		return
 	}
 	n.resolve(e)
+	n.passed(e)
 	n.at = e.last
 	s := e.says
 	if s == nil {
@@ -204,12 +209,41 @@ func (n *namespace) resolve(e *execution) {
 	}
 }
 
+// appended returns what a forward only puts into a list that no line of it begins: one of its own, or its caller's.
+func (n *namespace) appended() (values []ValueID) {
+	for _, x := range n.names {
+		if x.put && !x.bound {
+			values = append(values, x.has...)
+		}
+	}
+	return values
+}
+
+// passed lets a list have what a module puts into it that it is passed to, y = self.blocks(x, output): the last name
+// that the line reads and no line bound that computes something, output = [x].
+func (n *namespace) passed(e *execution) {
+	for _, p := range e.parts {
+		for _, st := range p.steps {
+			if st.child < 0 || len(n.l.lists[st.child]) == 0 {
+				continue
+			}
+			for i, text := range slices.Backward(p.says.Reads) {
+				if x := n.by[text]; i > 0 && x != nil && !x.bound {
+					n.put(text, n.l.lists[st.child])
+					break
+				}
+			}
+		}
+	}
+}
+
 // bind lets a name have values from the end of a call on.
 func (n *namespace) bind(text string, at int32, values []ValueID) {
 	if text == "" { // something holds them that has no name
 		n.put(text, values)
 		return
 	}
+	n.name(text).bound = true
 	n.replace(n.name(text), at, values)
 }
 
@@ -224,6 +258,7 @@ func (n *namespace) replace(x *name, at int32, values []ValueID) {
 // put adds values to what a name has.
 func (n *namespace) put(text string, values []ValueID) {
 	x := n.name(text)
+	x.put = true
 	n.l.work -= int64(len(values))
 	x.has = append(x.has, values...)
 }
