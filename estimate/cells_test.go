@@ -149,28 +149,92 @@ func rowOf(figures []*figure) (r cellRow) {
 	return r
 }
 
-// worse says what of a row breaks the limits, which are set by the row of an earlier program.
-func (r *cellRow) worse(k cellKey, before *cellRow) (why []string) {
+// A miss is a limit that a cell breaks.
+type miss struct {
+	limit string
+	by    float64 // the figure, in percent: more is worse
+	why   string
+}
+
+// The limits of a cell.
+const (
+	limitRefused = "cases that are refused"
+	limit90      = "error of 90 %"
+	limitMedian  = "median error"
+	limitUnsafe  = "cases in which safe does not hold"
+	limitAbove   = "safe above what was measured"
+)
+
+// missed are limits that cells break today, with the figure and the cause. A row fails the test when its figure is worse,
+// and when its limit is kept, so that it goes.
+var missed = []struct {
+	cell, limit string
+	by          float64 // percent, in all cases
+	cause       string
+}{
+	{"default export, stripped, training with a criterion that no flag names, fp32", limitAbove, 35.16,
+		"FreTS, whose peak was 10 % too low, is right to 0.3 % now, so that its bound, still too low, is 6.6 points higher, " +
+			"and GwcNet's is 1.1 points higher: 0.17 points on average."},
+	{"torch.export, stripped, training with a criterion that no flag names, fp32", limitAbove, 10.87,
+		"FreTS's peak, 10 % too low before, is right to 0.3 % now, so that its bound, still too low, is 4.9 points higher: " +
+			"0.12 points on average."},
+	{"torch.export, stripped, inference, fp32", limitUnsafe, 2.53,
+		"The bound of transformers' Swin (swin_hf) is 0.5 % too low, as its peak is 1.2 % lower without guesses that are " +
+			"gone, which of them was not found out: 385 of 395 hold, before 386."},
+}
+
+// worse says which limits a row breaks. They are set by the row of an earlier program.
+func (r *cellRow) worse(k cellKey, before *cellRow) (list []miss) {
 	p90 := before.p90 + 1
 	if !k.training() && strings.HasSuffix(k.way, withLines) { // most of what lines tell an inference may go
 		p90 = max(10, p90)
 	}
-	switch {
-	case r.refused > before.refused:
-		why = append(why, fmt.Sprintf("%d cases are refused, before %d", r.refused, before.refused))
-	case r.p90 > p90:
-		why = append(why, fmt.Sprintf("90 %% within %.2f %%, before %.2f %%, limit %.2f %%", r.p90, before.p90, p90))
+	add := func(limit string, by float64, format string, args ...any) {
+		list = append(list, miss{limit, by, fmt.Sprintf(format, args...)})
+	}
+	if r.refused > before.refused {
+		add(limitRefused, float64(r.refused), "%d cases are refused, before %d", r.refused, before.refused)
+	}
+	if r.p90 > p90 {
+		add(limit90, r.p90, "90 %% within %.2f %%, before %.2f %%, limit %.2f %%", r.p90, before.p90, p90)
 	}
 	if r.median > before.median+0.1 {
-		why = append(why, fmt.Sprintf("median %.2f %%, before %.2f %%, limit 0.1 more", r.median, before.median))
+		add(limitMedian, r.median, "median %.2f %%, before %.2f %%, limit 0.1 more", r.median, before.median)
 	}
 	if least := min(98, before.rate()); r.rate() < least {
-		why = append(why, fmt.Sprintf("safe holds in %.1f %%, before %.1f %%, wanted %.1f %%", r.rate(), before.rate(), least))
+		add(limitUnsafe, 100-r.rate(), "safe holds in %.2f %%, before %.2f %%, wanted %.2f %%", r.rate(), before.rate(), least)
 	}
 	if r.over > before.over+0.1 {
-		why = append(why, fmt.Sprintf("safe is %.1f %% above, before %.1f %%", r.over, before.over))
+		add(limitAbove, r.over, "safe is %.2f %% above, before %.2f %%, limit 0.1 more", r.over, before.over)
 	}
-	return why
+	return list
+}
+
+// judgeCell fails the test for a cell over its limits. What is missed has figures of all cases: of a part it is not judged.
+func judgeCell(t *testing.T, k cellKey, is, was *cellRow, all bool) {
+	t.Helper()
+	const rounded = 0.005 // of figures of missed
+	list := is.worse(k, was)
+	for _, m := range missed {
+		if m.cell != k.String() {
+			continue
+		}
+		at := slices.IndexFunc(list, func(l miss) bool { return l.limit == m.limit })
+		switch {
+		case !all && at >= 0:
+			t.Logf("missed, %v: %s", k, list[at].why)
+		case all && at < 0:
+			t.Errorf("%v: %s is within its limit: take it out of missed", k, m.limit)
+		case all && list[at].by > m.by+rounded:
+			t.Errorf("%v: %s, worse than the %.2f %% of missed", k, list[at].why, m.by)
+		}
+		if at >= 0 {
+			list = slices.Delete(list, at, at+1)
+		}
+	}
+	for _, l := range list {
+		t.Errorf("%v: %s", k, l.why)
+	}
 }
 
 // judgedFrom is from how many cases on a cell of a sample is judged: the percentiles of fewer say nothing.
@@ -294,9 +358,7 @@ func compareCells(t *testing.T, now []*figure, before map[string]*figure, sample
 		if sample > 1 && is.cases < judgedFrom || k.way == constructsWay {
 			continue
 		}
-		for _, why := range is.worse(k, &was) {
-			t.Errorf("%v: %s", k, why)
-		}
+		judgeCell(t, k, &is, &was, sample == 1 && *cellsOnly == "")
 	}
 	t.Logf("%d cases differ from before\n%s", len(changed), w.String())
 	all := readFigures(t, testfile.Unzipped(t, cellsBefore))
@@ -307,7 +369,18 @@ func compareCells(t *testing.T, now []*figure, before map[string]*figure, sample
 			t.Logf("%+7.2f points, now %.2f %% off: %s", shift(f), f.off(), f.name)
 		}
 	}
+	for _, m := range missed {
+		if !slices.ContainsFunc(keys, func(k cellKey) bool { return k.String() == m.cell }) && sample == 1 && *cellsOnly == "" {
+			t.Errorf("missed has %s, which is no cell", m.cell)
+		}
+	}
 	if *cellsWrite {
+		var list strings.Builder
+		for _, m := range missed {
+			fmt.Fprintf(&list, "- **%s**: %s is %.2f %%. %s\n", m.cell, m.limit, m.by, m.cause)
+		}
+		testfile.Between(t, cellsDoc, "<!-- missed: go test ./estimate -run TestCells -cells.write -->\n",
+			"<!-- end of missed -->\n").Write(t, "\n"+list.String()+"\n")
 		testfile.Between(t, cellsDoc, "<!-- cells: go test ./estimate -run TestCells -cells.write -->\n",
 			"<!-- end of cells -->\n").Write(t, "\n"+w.String())
 	}
