@@ -156,3 +156,17 @@ def test_a_checkpoint_within_compiled_code_draws_again(tmp_path: Path) -> None:
     assert kernels(found)
     # Two products in forward, four in backward, and one that backward computes again.
     assert len([1 for call in found.calls() if call[0] in ("mm", "addmm")]) == 2 + 4 + 1
+
+
+def test_a_mode_with_cuda_graphs_and_a_compiled_optimizer(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        model = nn.Linear(64, 64).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+        run, step = torch.compile(model, mode="reduce-overhead"), torch.compile(lambda: optimizer.step())
+        run(torch.randn(256, 64, device="cuda")).sum().backward()
+        step()
+    assert ["without CUDA graphs" in text for code, text in recorder.notes if code == "eager"] == [True]
+    found = Recording(tmp_path / "a.mrec")
+    assert "triton::triton_for_fused_0" in kernels(found), "the optimizer's lists are one kernel"
+    assert {"exp_avg weight", "exp_avg_sq weight"} <= {str(e[-1]) for e in found.of("is")}

@@ -17,7 +17,7 @@ from torch import fx, nn
 
 from ..core.frames import WRAPPERS
 from ..core.session import Session
-from . import kernels, machine
+from . import graphs, kernels, machine
 from .places import Places
 from .timing import Timing
 
@@ -25,6 +25,9 @@ _OLDEST = (2, 11)  # of PyTorch, whose compiler is known
 _SETTINGS = {
     "force_disable_caches": True,
     "compile_threads": 1,
+    # Whether a template of Triton is faster than cuBLAS or cuDNN is not known without a GPU.
+    "max_autotune_gemm_backends": "ATEN",
+    "max_autotune_conv_backends": "ATEN",
 }
 _FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
@@ -74,6 +77,8 @@ class Compiler:
         timing.keep(self._patches)
         kernels.install(self._session, timing)
         self._fold()
+        self._initialize_optimizers()
+        graphs.install(self._session)
         self._places.keep(self._patches)
         config: Any = importlib.import_module("torch._inductor.config")
         self._patches.enter(config.patch(_SETTINGS))
@@ -86,7 +91,46 @@ class Compiler:
                 return make(gm, *args, **kwargs)
 
         self._patches.set(compile_fx, "fx_codegen_and_compile", made)
+        inner = compile_fx._compile_fx_inner
+
+        def compiled(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return inner(gm, *args, **kwargs)
+            except Exception as error:
+                if not kwargs.get("is_backward"):
+                    raise  # Dynamo says which frame it is, and `watch` runs it eagerly
+                self._failed(error)
+                return importlib.import_module("torch._functorch.aot_autograd").make_boxed_func(gm.forward)
+
+        self._patches.set(compile_fx, "_compile_fx_inner", compiled)
         return True
+
+    def _failed(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}".partition("\n\nSet TORCH")[0].replace("\n", " ")
+        self._session.note("eager", f"recorded eagerly in part, not compiled: {text[:300]}")
+
+    def _initialize_optimizers(self) -> None:
+        """Make the state of an optimizer, which Dynamo does while it traces the first step, as the program would."""
+        variables: Any = importlib.import_module("torch._dynamo.variables.optimizer")
+        call = variables.OptimizerVariable.call_method
+
+        def called(variable: Any, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+            if name != "_init_group":
+                return call(variable, tx, name, *args, **kwargs)
+            optimizer = variable.value
+            init = optimizer._init_group
+
+            def initialized(*args: Any, **kwargs: Any) -> Any:
+                with self._session.capture:
+                    return init(*args, **kwargs)
+
+            optimizer._init_group = initialized
+            try:
+                return call(variable, tx, name, *args, **kwargs)
+            finally:
+                del optimizer._init_group
+
+        self._patches.set(variables.OptimizerVariable, "call_method", called)
 
     def _fold(self) -> None:
         """Compute constants of a graph, which Inductor makes on the GPU, as the recorder knows values."""
@@ -114,8 +158,7 @@ class Compiler:
                 with self._compiling():
                     return convert(code, *args, **kwargs)
             except (exc.BackendCompilerFailed, exc.InternalTorchDynamoError) as error:
-                text = f"{type(error).__name__}: {error}".partition("\n\nSet TORCH")[0].replace("\n", " ")
-                self._session.note("eager", f"recorded eagerly in part, not compiled: {text[:300]}")
+                self._failed(error)
                 return _eagerly()
 
         if not getattr(convert, "_memestimate", False):
