@@ -51,14 +51,14 @@ func TestAddingAnOperator(t *testing.T) {
 		return string(out), err
 	}
 	put("shape/activation.go", "var activationFamily = family{\"\", []op{\n", rows[0])
-	put("fromonnx/nodes.go", "var nodeRows = []nodeRow{\n", rows[2])
-	put("eager/ops_pointwise.go", "var pointwiseOps = []op{\n", rows[3])
+	put("recover/nodes.go", "var nodeRows = []nodeRow{\n", rows[2])
+	put("torch/ops_pointwise.go", "var pointwiseOps = []op{\n", rows[3])
 	out, err := tests()
 	if err == nil || strings.Count(out, "Squash") != 2 {
 		t.Errorf("rows without lines: %v, wanted a failure of each table\n%s", err, out)
 	}
 	put("shape/testdata/ops/activation.txt", "", rows[1])
-	put("eager/testdata/unary.txt", "", rows[4])
+	put("torch/testdata/unary.txt", "", rows[4])
 	if out, err := tests(); err != nil {
 		t.Errorf("rows with their lines: %v\n%s", err, out)
 	}
@@ -73,9 +73,9 @@ func copyModule(t *testing.T, from, to string) {
 		}
 		rel, _ := filepath.Rel(from, path)
 		top, rest, _ := strings.Cut(filepath.ToSlash(rel), "/")
-		in := slices.Contains([]string{"estimate", "models", "onnxload", "spelling", "test"}, top)
+		in := slices.Contains([]string{"estimate", "models", "onnxload", "simulate", "spelling", "test"}, top)
 		if d.IsDir() {
-			ours := strings.HasPrefix(rest, "shape") || strings.HasPrefix(rest, "eager")
+			ours := strings.HasPrefix(rest, "shape") || strings.HasPrefix(rest, "torch")
 			if rel != "." && !in || d.Name() == "testdata" && !ours {
 				return filepath.SkipDir
 			}

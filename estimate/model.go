@@ -38,13 +38,15 @@ type choices struct {
 	without, with map[string]bool // guesses that are switched off, and see program.EveryVariable
 	tied          *recover.Tied   // a last layer that is taken to share its weight with the embeddings
 	fewest        bool            // sizes that depend on data are one
+	most          bool            // of two calls that are exported alike, the one that saves more
 }
 
 // Programs are what a graph is recovered to under some choices, each made when it is first asked for.
 type programs struct {
-	of    [kinds]*program.Program
-	nodes []*onnxload.Node // those that run: what the calls of all programs were recovered from
-	short *Model           // see atLength
+	of      [kinds]*program.Program
+	nodes   []*onnxload.Node // those that run: what the calls of all programs were recovered from
+	short   *Model           // see atLength
+	largest *Model           // see guessedLargest
 }
 
 // The programs that one graph is recovered to, by what they run for.
@@ -109,6 +111,18 @@ func named(list []string) map[string]bool {
 // choosing returns the same model under other choices, to be recovered anew.
 func (b *Model) choosing(c choices) *Model { return &Model{b.sizedGraph, c, new(programs)} }
 
+// guessedLargest returns the same model where what cannot be told takes more: two weights, and amax.
+func (b *Model) guessedLargest() *Model {
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
+	if b.programs.largest == nil {
+		c := b.choices
+		c.tied, c.most = nil, true
+		b.programs.largest = b.choosing(c)
+	}
+	return b.programs.largest
+}
+
 // Program returns the PyTorch calls that the graph was exported from.
 func (b *Model) Program(train bool) (*program.Program, error) { return b.program(train, false) }
 
@@ -147,7 +161,7 @@ func (b *Model) program(train, autocast bool) (*program.Program, error) {
 		Model: b.analysis.Model,
 		Types: b.analysis.Types,
 		Kinds: kinds,
-		Train: train, Autocast: autocast, Tied: b.tied, Fewest: b.fewest,
+		Train: train, Autocast: autocast, Tied: b.tied, Most: b.most, Fewest: b.fewest,
 		Place: b.analysis.Placer(), Without: b.without, With: b.with,
 	})
 	if err != nil {

@@ -71,6 +71,7 @@ type Simulation struct {
 
 	prog      *program.Program              // that ran; nil for a recording
 	config    caching.Config                // that Replay is by
+	doubtful  bool                          // another program is exported like this one, and takes more: see guessedLargest
 	held      [timeline.NumCategories]int64 // see heldAtEnd
 	gradients int64
 	doubts    doubts // of a recording
@@ -115,6 +116,13 @@ func (b *Model) simulateBounded(s Step) (*Simulation, error) {
 		}
 	}
 	s.Record, s.known = false, sim.Run.Known()
+	if sim.doubtful {
+		other, err := b.guessedLargest().simulateBounded(s)
+		if err != nil {
+			return nil, err
+		}
+		sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
+	}
 	return sim, nil
 }
 
@@ -182,7 +190,7 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.generates(cache, s)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.config = cfg
+	sim.config, sim.doubtful = cfg, b.tied != nil || !b.most && p.Doubtful
 	return sim, nil
 }
 

@@ -98,6 +98,8 @@ func proviso(r *estimate.Report) string {
 		return "if only what is modelled counts"
 	case r.Depends != nil && !r.Depends.Bound:
 		return "no bound: only if the values are as taken"
+	case r.Settings.Eagerly != "":
+		return "no bound: compiled code may take more"
 	case r.Settings.Ended:
 		return "no bound: only of the steps that were recorded"
 	}
@@ -241,6 +243,8 @@ func sentences(r *estimate.Report) []string {
 		lower, upper = "at least ", ""
 	} else if r.Depends != nil && !r.Depends.Bound {
 		upper += " if the values are as taken"
+	} else if r.Settings.Eagerly != "" {
+		upper += " unless compiled code takes more"
 	} else if r.Settings.Ended {
 		upper += " in the steps that were recorded"
 	}

@@ -188,6 +188,7 @@ type Program struct {
 	Notes     []string        // what was restored or guessed, one line each
 	Lost      []string        // what the export lost of the model, in a few words each
 	Restored  bool            // the file says where an export in evaluation mode left dropout out
+	Doubtful  bool            // another call is exported like one of these, and would save more: see recover.Source.Most
 	Guesses   []Guess         // what could have been written otherwise
 	With      map[string]bool // see EveryVariable
 	Without   map[string]bool // guesses that are switched off, by their rows' names

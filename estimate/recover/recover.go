@@ -23,6 +23,7 @@ type Source struct {
 	// take one for every size that depends on data, and one step for all packed sequences but one, instead of the most
 	// that each can be
 	Fewest bool
+	Most   bool // of two calls that are exported alike, take the one that saves more
 
 	Without map[string]bool // guesses that are switched off, by name
 	With    map[string]bool // see program.EveryVariable
@@ -51,7 +52,7 @@ func Recover(src Source) (p *program.Program, nodes []*onnxload.Node, err error)
 	b.unmergeNumbered()
 	b.unmergeLoops()
 	b.unmergeModules()
-	b.prog.Origins = len(b.nodes)
+	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()
 	if !src.Train && !src.Autocast && b.takes(fastPath) {
@@ -77,6 +78,7 @@ type recovery struct {
 	nodes  []*onnxload.Node         // those that run, subgraphs included, in order
 	rows   []*operator              // by node: see rowOf
 	facts  []*module.Facts          // by node: what is said of its operator, whatever its inputs
+	maxima int                      // reductions taken for x.max(dim) that could be x.amax(dim)
 	shapes []int32                  // by ONNX value: one more than the index of its sizes, once they were asked for
 	sizes  [][]int64                // shared, never written to
 	flips  map[program.ValueID]bool // parameters that are kept transposed

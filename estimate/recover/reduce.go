@@ -27,8 +27,17 @@ func emitReduce(op, withPlaces string) func(*recovery, *onnxload.Node) {
 // backward scatters to, rather than alone, x.amax(dim). Both are exported alike; torch.export notes the operator, and
 // else a single dimension is taken for the older and more common call. max takes no more than one.
 func (b *recovery) withPlaces(args program.Args) bool {
-	op := b.places[b.at].Op
-	return len(args.Dims) == 1 && (op == "max" || op == "min" || op == "")
+	if len(args.Dims) != 1 {
+		return false
+	}
+	switch b.places[b.at].Op {
+	case "max", "min":
+		return true
+	case "":
+		b.maxima++
+		return !b.src.Most
+	}
+	return false
 }
 
 // emitArg is where the largest or the least of a dimension is.

@@ -74,7 +74,11 @@ def _accelerate(words: list[str]) -> Launch:
     world = int(asked.num_processes or 1)
     nodes = int(asked.num_machines or 1)
     return Launch(
-        asked.training_script, asked.training_script_args, asked.module, world, found | _local(max(world // nodes, 1))
+        asked.training_script,
+        asked.training_script_args,
+        bool(asked.module),
+        world,
+        found | _local(max(world // nodes, 1)),
     )
 
 
