@@ -110,7 +110,11 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		t.Skip("has no SIGTERM")
 	}
 	signal.Ignore(syscall.SIGTERM)
-	defer signal.Reset(syscall.SIGTERM)
+	defer func() { // signal.Reset leaves it ignored, and every program that later tests start
+		came := make(chan os.Signal, 1)
+		signal.Notify(came, syscall.SIGTERM)
+		signal.Stop(came)
+	}()
 	came := make(chan os.Signal, 1)
 	notifyEnding(came)
 	defer signal.Stop(came)
