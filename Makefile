@@ -23,7 +23,7 @@ bench-snapshot:
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	go vet ./...
-	cd python && ruff format --check . && ruff check . && mypy && lint-imports
+	cd python && ruff format --check . && ruff check . && mypy && PYTHONPATH=src lint-imports
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 -checks all ./...
 
 # Functions that the command never calls are gone, or have a reason in scripts/deadcode.txt.
