@@ -20,14 +20,6 @@ const (
 
 var policyNames = []string{"best-fit", "most-free", "first"}
 
-// String returns the policy's name: "best-fit", "most-free" or "first".
-func (p Policy) String() string {
-	if int(p) < len(policyNames) {
-		return policyNames[p]
-	}
-	return fmt.Sprintf("policy %d", p)
-}
-
 // ParsePolicy returns the policy with that name.
 func ParsePolicy(name string) (Policy, error) {
 	if i := slices.Index(policyNames, name); i >= 0 {
@@ -40,14 +32,13 @@ func ParsePolicy(name string) (Policy, error) {
 type Request struct {
 	Bytes   uint64 // what the job takes on each device
 	Margin  uint64 // what it may take beyond that; added to Bytes
-	Count   int    // how many devices; 0 means 1, All as many as fit
+	Count   int    // how many devices; 0 means 1
 	AtMost  int    // as many as fit up to this number, but no less than Count; 0: Count
 	Policy  Policy
 	MinFree uint64 // a device with less available is passed over, however little is needed
 
 	MinTotal       uint64 // ... and one with less memory in all
 	MaxUtilization *int   // ... and one that is busy for more percent of the time, as Observe finds; nil: any
-	Tolerance      int    // percent by which these three limits may be missed where no device keeps them
 
 	Type    *regexp.Regexp // matches the name of a device that may be taken; nil: any
 	Exclude []string       // devices not to take: index, UUID, start of a UUID, or part of the name
@@ -64,37 +55,13 @@ type Request struct {
 	Held string
 }
 
-// All as a Request's Count asks for every device that fits, and at least one.
-const All = -1
-
 // need returns what a device must have available. The sum stops at the largest number.
 func (r *Request) need() uint64 {
 	sum := r.Bytes + r.Margin
 	if sum < r.Bytes {
 		sum = ^uint64(0)
 	}
-	return max(sum, r.atLeast(r.MinFree))
-}
-
-// atLeast is a lower limit less the tolerance.
-func (r *Request) atLeast(limit uint64) uint64 {
-	return limit - limit/100*uint64(min(max(r.Tolerance, 0), 100))
-}
-
-// mostUtilization is the limit of utilization with the tolerance, which is in percent of it.
-func (r *Request) mostUtilization() int {
-	return *r.MaxUtilization + *r.MaxUtilization*max(r.Tolerance, 0)/100
-}
-
-// missed returns how many of the limits that Tolerance loosens the device does not keep strictly.
-func (r *Request) missed(d *Device) (n int) {
-	for _, over := range []bool{d.Available() < r.MinFree, d.Total < r.MinTotal,
-		r.MaxUtilization != nil && d.Activity.Utilization > *r.MaxUtilization} {
-		if over {
-			n++
-		}
-	}
-	return n
+	return max(sum, r.MinFree)
 }
 
 func (r *Request) count() int { return max(r.Count, 1) }
@@ -185,10 +152,6 @@ func Choose(ds []Device, r Request) ([]Device, error) {
 	case MostRoom:
 		slices.SortStableFunc(fit, func(a, b Device) int { return cmp.Compare(b.Available(), a.Available()) })
 	}
-	slices.SortStableFunc(fit, func(a, b Device) int { return cmp.Compare(r.missed(&a), r.missed(&b)) })
-	if r.Count == All {
-		return fit, nil
-	}
 	return fit[:min(max(fail.Wanted, r.AtMost), len(fit))], nil
 }
 
@@ -277,9 +240,9 @@ func (r *Request) refuses(d *Device, inside bool) string {
 		return "cannot be used: " + d.Reason
 	case !d.HasMemory:
 		return "has memory of unknown size"
-	case d.MIG == MIGInstance && (r.Count > 1 || r.Count == All):
+	case d.MIG == MIGInstance && r.Count > 1:
 		return "is a MIG instance, of which CUDA shows a process one only"
-	case d.Total < r.atLeast(r.MinTotal):
+	case d.Total < r.MinTotal:
 		return fmt.Sprintf("has %s in all, less than the %s wanted", FormatBytes(d.Total), FormatBytes(r.MinTotal))
 	case r.MaxUtilization != nil && d.Activity.Utilization < 0:
 		return "does not tell how busy it is"
@@ -305,7 +268,7 @@ func (r *Request) blocked(d *Device) string {
 	if d.claimed {
 		return "is waited for by others"
 	}
-	if r.MaxUtilization != nil && d.Activity.Utilization > r.mostUtilization() {
+	if r.MaxUtilization != nil && d.Activity.Utilization > *r.MaxUtilization {
 		return fmt.Sprintf("is busy for %d %% of the time, more than the %d %% wanted", d.Activity.Utilization,
 			*r.MaxUtilization)
 	}

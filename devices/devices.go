@@ -1,10 +1,9 @@
 // Package devices knows the GPUs of this machine: it lists them through NVML,
-// chooses those that fit a need, holds them against other launchers, watches
-// how much memory a command takes on them, and divides a batch over them.
+// chooses those that fit a need, holds them against other launchers, and watches
+// how much memory a command takes on them.
 //
 // Live GPUs need Linux and a build with cgo; elsewhere [Open] returns an
-// [*InitError] that says so, and everything that works on a []Device or on
-// numbers still works: [Choose], [Split], [Trace].
+// [*InitError] that says so, and what works on a []Device still does: [Choose].
 //
 // All sizes are bytes.
 package devices

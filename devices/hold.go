@@ -10,10 +10,6 @@ type HoldRequest struct {
 	Request
 	Command string // the program's base name, for people
 
-	// Shares says how much to reserve on each of the chosen devices; nil: Bytes and Margin on
-	// each. An error means that these devices will not do; it is treated like a NoFit.
-	Shares func(chosen []Device) ([]uint64, error)
-
 	Wait    bool          // queue until the devices are there
 	Timeout time.Duration // how long; 0: for ever
 	Status  func(Waiting) // called when waiting begins and now and then; may be nil

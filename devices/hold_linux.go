@@ -16,7 +16,7 @@ import (
 type Hold struct {
 	ID      string
 	Devices []Device // in the order in which CUDA should number them
-	Shares  []uint64 // bytes reserved on each
+	Bytes   uint64   // reserved on each
 
 	state *State
 	file  *os.File // nil once it is to be inherited
@@ -107,26 +107,13 @@ func (s *State) Hold(ctx context.Context, list func() ([]Device, error), r HoldR
 
 // reserve writes the reservation. The caller has the host lock.
 func (s *State) reserve(chosen []Device, r *HoldRequest) (*Hold, error) {
-	shares := make([]uint64, len(chosen))
-	for i := range shares {
-		shares[i] = r.Bytes + r.Margin
-	}
-	if r.Shares != nil {
-		var err error
-		if shares, err = r.Shares(chosen); err != nil {
-			return nil, &unfit{err}
-		}
-		if len(shares) < len(chosen) { // the last devices got nothing to do
-			chosen = chosen[:len(shares)]
-		}
-	}
 	rec := record{
 		Share: r.Share, PID: os.Getpid(), PIDNamespace: pidNamespace(), Start: ownStart(), User: r.user, Command: r.Command,
 		Started: time.Now(),
 	}
 	var marks []int64
-	for i, d := range chosen {
-		g := grant{UUID: d.UUID, Bytes: shares[i], Base: d.Used, Before: map[int]uint64{}}
+	for _, d := range chosen {
+		g := grant{UUID: d.UUID, Bytes: r.Bytes + r.Margin, Base: d.Used, Before: map[int]uint64{}}
 		for _, p := range d.Processes {
 			g.Before[p.PID] = p.Bytes
 		}
@@ -141,14 +128,8 @@ func (s *State) reserve(chosen []Device, r *HoldRequest) (*Hold, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reservation: %w", err)
 	}
-	return &Hold{ID: id, Devices: chosen, Shares: shares, state: s, file: f}, nil
+	return &Hold{ID: id, Devices: chosen, Bytes: r.Bytes + r.Margin, state: s, file: f}, nil
 }
-
-// unfit is an error of Shares: the devices chosen will not do.
-type unfit struct{ err error }
-
-func (e *unfit) Error() string { return e.err.Error() }
-func (e *unfit) Unwrap() error { return e.err }
 
 // userName returns the user's name, or number where it has none.
 func userName() string {

@@ -36,7 +36,7 @@ func (*State) Hold(context.Context, func() ([]Device, error), HoldRequest) (*Hol
 type Hold struct {
 	ID      string
 	Devices []Device
-	Shares  []uint64
+	Bytes   uint64
 }
 
 // Inherit returns an error: holding GPUs needs Linux.

@@ -316,29 +316,6 @@ func TestCountFails(t *testing.T) {
 	})
 }
 
-func TestMemoryFunctions(t *testing.T) {
-	lost := card("GPU-b", 0)
-	lost.errs["memory"] = codeLost
-	ds := list(t, card("GPU-a", 10*gib), lost, card("GPU-c", 2*gib))
-	if m, err := MemoryOf(ds, 2); err != nil || m != (Memory{80 * gib, 77 * gib, 2 * gib}) {
-		t.Errorf("MemoryOf(2) = %+v, %v", m, err)
-	}
-	for _, i := range []int{-1, 1, 3} {
-		if m, err := MemoryOf(ds, i); err == nil {
-			t.Errorf("MemoryOf(%d) = %+v, want an error", i, m)
-		}
-	}
-	if all := Memories(ds); len(all) != 3 || all[0].Used != 10*gib || all[1] != (Memory{}) {
-		t.Errorf("Memories = %+v", all)
-	}
-	if d, ok := MostFree(ds); !ok || d.UUID != "GPU-c" {
-		t.Errorf("MostFree = %+v, %v", d, ok)
-	}
-	if _, ok := MostFree(nil); ok {
-		t.Error("MostFree of nothing found a device")
-	}
-}
-
 func TestCodes(t *testing.T) {
 	for _, c := range []Code{4, 8, 9, 12, 15, 17, 18, 999} {
 		e := &InitError{Code: c}

@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -159,12 +158,7 @@ func (q *queue) choose(ds []Device) (*Hold, error) {
 	}
 	chosen, fit := Choose(without(ds, taken), r.Request)
 	if fit == nil {
-		h, err := q.state.reserve(chosen, r)
-		var u *unfit
-		if !errors.As(err, &u) {
-			return h, err
-		}
-		fit = u.err
+		return q.state.reserve(chosen, r)
 	}
 	if !r.Wait {
 		return nil, fit
@@ -238,10 +232,7 @@ func (r *HoldRequest) everReserves(ds []Device) error {
 			d.Reason = ""
 		}
 	}
-	chosen, err := Choose(empty, r.Request)
-	if err == nil && r.Shares != nil {
-		_, err = r.Shares(chosen)
-	}
+	_, err := Choose(empty, r.Request)
 	return err
 }
 

@@ -149,7 +149,6 @@ func TestWaitingInVain(t *testing.T) {
 	for _, r := range []HoldRequest{
 		{Wait: true, Request: Request{Bytes: 81 * gib}},
 		{Wait: true, Request: Request{Count: 2}},
-		{Wait: true, Shares: func([]Device) ([]uint64, error) { return nil, errors.New("a batch of 9 does not fit") }},
 	} {
 		var never *Never
 		if _, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(1), nil }, r); !errors.As(err, &never) {

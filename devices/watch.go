@@ -2,6 +2,7 @@ package devices
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -58,7 +59,10 @@ func (s *series) add(at time.Duration, used uint64) {
 type GPUTrace struct {
 	Device    *Device
 	ByProcess bool // counts the command's processes; otherwise all that the device has
-	Delta
+
+	Used             int64 // at the end less at the start
+	Peaked           int64 // how far the peak was above both
+	Samples          int
 	Start, End, Peak uint64
 	PeakAt           time.Duration
 	Timeline         []Point
@@ -108,7 +112,7 @@ func (w *Watch) Sample() {
 		if w.errs[i] != nil {
 			continue
 		}
-		m, procs, err := w.session.look(&w.devices[i], true)
+		m, procs, err := w.session.look(&w.devices[i])
 		if err != nil {
 			w.errs[i] = err
 			continue
@@ -183,9 +187,33 @@ func (w *Watch) Traces() []GPUTrace {
 			})
 			s = &w.process[i]
 		}
-		t.Delta, t.Start, t.End, t.Peak = delta(s.start, s.last, s.peak, s.samples), s.start, s.last, s.peak
-		t.PeakAt, t.Timeline = s.peakAt, s.points
+		t.Start, t.End, t.Peak, t.PeakAt, t.Samples, t.Timeline = s.start, s.last, s.peak, s.peakAt, s.samples, s.points
+		t.Used = int64(t.End) - int64(t.Start)
+		t.Peaked = max(int64(t.Peak)-int64(t.Start)-max(t.Used, 0), 0)
 		all = append(all, t)
 	}
 	return all
+}
+
+// look reads a listed device's memory again, and its processes where the driver tells them.
+func (s *Session) look(d *Device) (memory, []Process, error) {
+	type looked struct {
+		m     memory
+		procs []Process
+		err   error
+	}
+	if d.Unified {
+		total, available, err := s.host()
+		return memory{total: total, free: available, used: total - available}, nil, err
+	}
+	a, err := within(s.limit, func() (a looked) {
+		if a.m, a.err = d.handle.memory(); a.err == nil {
+			a.procs, _ = d.handle.processes() // a driver may not tell
+		}
+		return a
+	})
+	if err = cmp.Or(err, a.err); err != nil {
+		return memory{}, nil, fmt.Errorf("%s: %w", d.Label(), err)
+	}
+	return a.m, a.procs, nil
 }

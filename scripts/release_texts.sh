@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what a release has beside the program into a folder: the manual page, and completions for shells.
+# Writes what a release has beside the program into a folder: completions for shells.
 #
 #	scripts/release_texts.sh FOLDER
 set -euo pipefail
@@ -13,5 +13,3 @@ CGO_ENABLED=0 go build -trimpath -o "$program/memestimate" ./cmd/memestimate
 for shell in bash zsh fish powershell; do
 	"$program/memestimate" completion "$shell" >"$folder/completions/memestimate.$shell"
 done
-"$program/memestimate" man >"$folder/memestimate.1"
-gzip -n9 <"$folder/memestimate.1" >"$folder/memestimate.1.gz"

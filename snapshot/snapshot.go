@@ -240,9 +240,6 @@ func (s *Snapshot) Stack(id StackID) []uint32 {
 	return s.stackFrames[r[0]:r[1]]
 }
 
-// Stacks is the number of stacks, that of no frames at 0 included.
-func (s *Snapshot) Stacks() int { return len(s.stacks) }
-
 // ActionName returns the name of an action as the file spells it.
 func (s *Snapshot) ActionName(a Action) string {
 	if a < NumActions {

@@ -64,7 +64,7 @@ what it was.`,
 				return out.err
 			}
 			// which say what went wrong
-			if out.err == nil || o.format == "markdown" || o.format == "codequality" || o.format == "sarif" {
+			if out.err == nil || o.format == "markdown" {
 				err := o.write(e, func(w io.Writer) error {
 					switch o.format {
 					case "json":
@@ -72,10 +72,6 @@ what it was.`,
 					case "markdown":
 						_, err := io.WriteString(w, commentBody(out, report.MarkdownLimit, false))
 						return err
-					case "codequality":
-						return codeQuality(w, out)
-					case "sarif":
-						return sarif(w, out)
 					}
 					return o.grid(w, e, checkGrid(out.all, o.format == "csv"))
 				})
@@ -87,7 +83,7 @@ what it was.`,
 		},
 	}
 	c.flags(cmd.Flags())
-	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "codequality", "sarif")
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
 }
 

@@ -36,12 +36,12 @@ var flagGroups = sync.OnceValue(func() []flagGroup {
 		{"Several GPUs", flagsOf(0, s.run.parallelRows())},
 		{"Output", output},
 		{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization",
-			"tolerance", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
+			"policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
 	}
 })
 
 // firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of
-// a run, are in --help-all and the manual page.
+// a run, are in --help-all.
 var firstFlags = map[string]string{
 	"batch":     "size of the batch",
 	"dim":       "size of another open dimension, such as sequence=512",

@@ -48,8 +48,6 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"devices --interval 5s", "--interval goes with --watch"},
 		{"run --need 1GiB --format json -- true", "run: --format goes with --print"},
 		{"run --need 1GiB --print --verbose", "run: --print says what would be chosen"},
-		{"run --split --batch 8 --fixed 1GiB --gpu0-batch -3 -- true",
-			"run: --gpu0-batch -3: want a number of samples from 0"},
 		{"comment --post --output f", "--output is for a comment that is printed"},
 		{"comment --wait 1s", "--wait goes with --post"},
 		{"comment --pull 3", "--pull goes with --post"},
@@ -147,7 +145,7 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 	write(t, "p.json", "a profile")
 	write(t, "s.pickle", "a snapshot")
 	for _, args := range []string{
-		"check -o memestimate.yaml", "check -o m.onnx", "check -f markdown -o m.onnx", "check -f sarif -o m.onnx",
+		"check -o memestimate.yaml", "check -o m.onnx", "check -f markdown -o m.onnx",
 		"comment -o memestimate.yaml", "comment -o m.onnx",
 		"m.onnx --profile p.json -o p.json", "m.onnx --snapshot m.onnx", "m.onnx --profile p.json --snapshot p.json",
 		"fit m.onnx --memory 1GiB --profile p.json -o p.json", "table m.onnx --profile p.json -o p.json",

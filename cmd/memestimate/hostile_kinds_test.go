@@ -118,7 +118,7 @@ func TestHostileBudgets(t *testing.T) {
 	file := filepath.Join(dir, "b.yaml")
 	for kind, text := range hostileBudgets() {
 		write(t, file, text)
-		for _, form := range []string{"text", "json", "markdown", "sarif"} {
+		for _, form := range []string{"text", "json", "markdown"} {
 			out, errs, code := runHere(nil, "check", "--config", file, "--format", form)
 			if code > exitInput {
 				t.Errorf("%s, %s: code %d: %.300q", kind, form, code, errs)

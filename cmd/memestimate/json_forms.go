@@ -40,11 +40,9 @@ const (
 	whereForm        = "memestimate-where/1"
 	showForm         = "memestimate-snapshot-show/1"
 	topForm          = "memestimate-snapshot-top/1"
-	trackForm        = "memestimate-snapshot-track/1"
 	snapshotDiffForm = "memestimate-snapshot-diff/1"
 	replayForm       = "memestimate-snapshot-replay/1"
 	eventsForm       = "memestimate-snapshot-events/1"
-	exportForm       = "memestimate-snapshot-export/1"
 	errorForm        = "memestimate-error/1"
 )
 
@@ -122,16 +120,14 @@ type knownGPU struct {
 // chosenJSON is what run chose, where it only says so.
 type chosenJSON struct {
 	Schema      string            `json:"schema"`
-	Batch       int               `json:"batch,omitempty"`
 	Devices     []chosenPart      `json:"devices"`
 	Environment map[string]string `json:"environment"`
 }
 
 type chosenPart struct {
-	UUID    string `json:"uuid"`
-	Index   int    `json:"index"`
-	Samples *int   `json:"samples,omitempty"`
-	Bytes   uint64 `json:"bytes"`
+	UUID  string `json:"uuid"`
+	Index int    `json:"index"`
+	Bytes uint64 `json:"bytes"`
 }
 
 // topList is the answer of snapshot top.
@@ -143,12 +139,6 @@ type topList struct {
 	Count  int         `json:"count"`
 	Bytes  int64       `json:"bytes"`
 	Groups []groupJSON `json:"groups"`
-}
-
-// trackList is the answer of snapshot track.
-type trackList struct {
-	Schema string      `json:"schema"`
-	Steps  []trackStep `json:"steps"`
 }
 
 // snapshotDiff is the answer of snapshot diff.

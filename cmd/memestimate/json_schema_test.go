@@ -43,11 +43,9 @@ var jsonForms = map[string]struct {
 	"gpus":            {gpusForm, gpuList{}},
 	"snapshot-show":   {showForm, showJSON{}},
 	"snapshot-top":    {topForm, topList{}},
-	"snapshot-track":  {trackForm, trackList{}},
 	"snapshot-diff":   {snapshotDiffForm, snapshotDiff{}},
 	"snapshot-replay": {replayForm, replayJSON{}},
 	"snapshot-events": {eventsForm, eventList{}},
-	"snapshot-export": {exportForm, exported{}},
 	"error":           {errorForm, errorJSON{}},
 }
 
@@ -159,8 +157,7 @@ func valid(ts *testscript.TestScript, neg bool, args []string) {
 // interpreter.
 var validElsewhere = map[string]string{
 	"devices": "testdata/gpu/see.txtar", "run": "testdata/gpu/run.txtar", "trace": "testdata/gpu/model.txtar",
-	"where":           "where_test.go",
-	"snapshot-export": "snapshot_list_test.go",
+	"where": "where_test.go",
 }
 
 // What commands write is what the schemas say.
@@ -200,8 +197,6 @@ func TestOutputsAreValid(t *testing.T) {
 		{"snapshot-show", []string{"snapshot", "show", snapshots + "oom.pickle.gz"}, 0},
 		{"snapshot-show", []string{"snapshot", "show", snapshots + "resnet50_seed.pickle.gz"}, 0},
 		{"snapshot-top", []string{"snapshot", "top", snapshots + "resnet50_seed.pickle.gz"}, 0},
-		{"snapshot-track", []string{"snapshot", "track", snapshots + "mem_track_0.pickle.gz",
-			snapshots + "mem_track_1_model.pickle.gz"}, 0},
 		{"snapshot-diff", []string{"snapshot", "diff", snapshots + "mem_track_0.pickle.gz",
 			snapshots + "mem_track_1_model.pickle.gz"}, 0},
 		{"snapshot-replay", []string{"snapshot", "replay", snapshots + "resnet50_seed.pickle.gz"}, 0},

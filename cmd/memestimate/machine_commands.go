@@ -19,7 +19,6 @@ func machineCommands() []subcommand {
 		{"slurm", slurmCommand},
 		{"k8s", k8sCommand},
 		{"where", whereCommand},
-		{"man", manCommand},
 	}
 }
 
@@ -28,9 +27,6 @@ func machineSnapshotCommands(e *env) []*cobra.Command {
 	return []*cobra.Command{
 		snapshotTopCommand(e),
 		snapshotEventsCommand(e),
-		snapshotExportCommand(e),
-		snapshotWatchCommand(e),
-		snapshotTrackCommand(e),
 		snapshotDiffCommand(e),
 		snapshotReplayCommand(e),
 	}

@@ -31,7 +31,6 @@ type launch struct {
 	model   subject
 	gpus    gpuSource
 	choice  choice
-	split   splitting
 	wait    waitValue
 	print   bool
 	format  string
@@ -61,8 +60,7 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 2 usage, 4 device.`,
 		Example: `  memestimate run --need 20GiB -- python train.py
   memestimate run --need 20GiB -n 2 --wait=2h -- torchrun --nproc-per-node 2 train.py
-  memestimate run resnet50 --batch 64 -- python train.py
-  memestimate run --split --batch 96 --fixed 3GiB --per-sample 150MiB --gathered 4MiB -- python train.py`,
+  memestimate run resnet50 --batch 64 -- python train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return l.run(e, cmd, args)
 		},
@@ -73,7 +71,6 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 	fs := cmd.Flags()
 	l.choice.flags(fs)
 	fs.Var(&l.choice.need, "need", "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL")
-	l.split.flags(fs)
 	l.model.needFlags(fs)
 	fs.Var(&l.wait, "wait", "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)")
 	fs.Lookup("wait").NoOptDefVal = "forever"
@@ -151,23 +148,17 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	switch {
 	case l.model.arg != "" && l.choice.need != 0:
 		return r, nil, usagef("run: --need and a MODEL both say what is needed")
-	case l.model.arg == "" && l.choice.need == 0 && !l.split.on:
+	case l.model.arg == "" && l.choice.need == 0:
 		return r, nil, usagef("run: how much memory does it take? give --need or a MODEL").withHint(
 			"for example: memestimate run --need 20GiB -- COMMAND")
-	case l.model.arg == "" && modelFlag(cmd, l.split.on) != "":
-		return r, nil, usagef("run: --%s goes with a MODEL", modelFlag(cmd, l.split.on))
-	}
-	if err := l.split.check(cmd, &l.choice, &l.model); err != nil {
-		return r, nil, err
+	case l.model.arg == "" && modelFlag(cmd) != "":
+		return r, nil, usagef("run: --%s goes with a MODEL", modelFlag(cmd))
 	}
 	if err := l.forCluster(cmd); err != nil {
 		return r, nil, err
 	}
-	switch {
-	case l.split.on:
-		err = l.split.prepare(e, cmd, &l.choice, &l.model, &r)
-	case l.model.arg != "":
-		r.Bytes, err = l.model.need(e, cmd.CommandPath(), 0)
+	if l.model.arg != "" {
+		r.Bytes, err = l.model.need(e, cmd.CommandPath())
 	}
 	return r, args, err
 }
@@ -175,8 +166,8 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 // forCluster refuses flags that say how this machine chooses with a cluster that does, and the other way round.
 func (l *launch) forCluster(cmd *cobra.Command) error {
 	var own pflag.FlagSet
-	wrong := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-utilization", "tolerance",
-		"split", "state-dir", "nvml"}
+	wrong := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-utilization",
+		"state-dir", "nvml"}
 	why := "is for this machine: a cluster queues and chooses by itself"
 	if l.cluster == "" {
 		wrong, why = nil, "goes with --cluster"
@@ -191,13 +182,13 @@ func (l *launch) forCluster(cmd *cobra.Command) error {
 	return nil
 }
 
-// modelFlag returns a flag about a model that was given, or "". --batch is also --split's.
-func modelFlag(cmd *cobra.Command, split bool) (name string) {
+// modelFlag returns a flag about a model that was given, or "".
+func modelFlag(cmd *cobra.Command) (name string) {
 	var s settings
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.flags(fs)
 	fs.VisitAll(func(f *pflag.Flag) {
-		if name == "" && cmd.Flags().Changed(f.Name) && !(split && f.Name == "batch") {
+		if name == "" && cmd.Flags().Changed(f.Name) {
 			name = f.Name
 		}
 	})
@@ -225,7 +216,6 @@ func (l *launch) hold(ctx context.Context, e *env, r devices.Request, path strin
 	if err != nil {
 		return err
 	}
-	l.split.estimateAhead(session, r)
 	keepIgnored(false)
 	ctx, caught := catchSignals(ctx)
 	status := &waitStatus{e: e, need: r.Bytes + r.Margin}
@@ -238,8 +228,7 @@ func (l *launch) hold(ctx context.Context, e *env, r devices.Request, path strin
 		return ds, err
 	}
 	h, err := state.Hold(ctx, list, devices.HoldRequest{
-		Request: r, Command: filepath.Base(command[0]), Shares: l.split.shares(),
-		Wait: l.wait.set, Timeout: l.wait.timeout, Status: status.show,
+		Request: r, Command: filepath.Base(command[0]), Wait: l.wait.set, Timeout: l.wait.timeout, Status: status.show,
 	})
 	status.clear()
 	if sig := caught(); sig != 0 { // from here on signals do what they do to any command
@@ -260,7 +249,6 @@ func (l *launch) hold(ctx context.Context, e *env, r devices.Request, path strin
 		return fail(exitLauncher, "run: %w", err)
 	}
 	vars := append(devices.Environment(h.Devices), devices.HeldVariable+"="+h.ID)
-	vars = append(vars, l.split.environment(h.Devices)...)
 	err = become(path, command, overlay(os.Environ(), vars))
 	h.Release()
 	return err
@@ -304,13 +292,6 @@ func (l *launch) answer(e *env, r devices.Request) error {
 	if err != nil {
 		return l.explain(err)
 	}
-	if shares := l.split.shares(); shares != nil {
-		n, err := shares(chosen)
-		if err != nil {
-			return fail(exitNo, "run: %w", err)
-		}
-		chosen = chosen[:len(n)]
-	}
 	o := output{format: l.format}
 	return o.write(e, func(w io.Writer) error {
 		if l.format == "json" {
@@ -318,13 +299,9 @@ func (l *launch) answer(e *env, r devices.Request) error {
 		}
 		for i := range chosen {
 			d := &chosen[i]
-			part := ""
-			if l.split.on {
-				part = ", " + count(l.split.parts[i], "sample")
-			}
-			fmt.Fprintf(w, "%s %s: %s available%s\n", d.Label(), printable(d.Name), devices.FormatBytes(d.Available()), part)
+			fmt.Fprintf(w, "%s %s: %s available\n", d.Label(), printable(d.Name), devices.FormatBytes(d.Available()))
 		}
-		for _, v := range append(devices.Environment(chosen), l.split.environment(chosen)...) {
+		for _, v := range devices.Environment(chosen) {
 			fmt.Fprintln(w, report.Clean(v))
 		}
 		return nil
@@ -332,16 +309,11 @@ func (l *launch) answer(e *env, r devices.Request) error {
 }
 
 func (l *launch) json(w io.Writer, r *devices.Request, chosen []devices.Device) error {
-	v := chosenJSON{Schema: runForm, Batch: l.split.batch, Environment: map[string]string{}}
-	for i, d := range chosen {
-		p := chosenPart{UUID: d.UUID, Index: d.Index, Bytes: r.Bytes + r.Margin}
-		if l.split.on {
-			p.Samples = &l.split.parts[i]
-			p.Bytes, _ = l.split.takes(i, l.split.parts[i]) // known since they were divided
-		}
-		v.Devices = append(v.Devices, p)
+	v := chosenJSON{Schema: runForm, Environment: map[string]string{}}
+	for _, d := range chosen {
+		v.Devices = append(v.Devices, chosenPart{UUID: d.UUID, Index: d.Index, Bytes: r.Bytes + r.Margin})
 	}
-	for _, s := range append(devices.Environment(chosen), l.split.environment(chosen)...) {
+	for _, s := range devices.Environment(chosen) {
 		name, value, _ := strings.Cut(s, "=")
 		v.Environment[name] = value
 	}
@@ -354,7 +326,7 @@ func (l *launch) tell(e *env, h *devices.Hold, state *devices.State) {
 		d := &h.Devices[i]
 		fmt.Fprintf(e.stderr, "memestimate: %s %s %s: %s of %s available, %s reserved in %s\n", d.Label(), printable(d.Name),
 			printable(d.UUID),
-			devices.FormatBytes(d.Available()), devices.FormatBytes(d.Total), devices.FormatBytes(h.Shares[i]), state.Dir())
+			devices.FormatBytes(d.Available()), devices.FormatBytes(d.Total), devices.FormatBytes(h.Bytes), state.Dir())
 	}
 }
 

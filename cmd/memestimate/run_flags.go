@@ -132,7 +132,6 @@ type choice struct {
 	margin, minFree sizeValue
 	minTotal        sizeValue
 	utilization     percentValue
-	tolerance       percentValue
 	count           rangeValue
 	policy          string
 	exclude         []string
@@ -145,8 +144,6 @@ func (c *choice) flags(fs *pflag.FlagSet) {
 	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
 	fs.Var(&c.minTotal, "min-total", "pass over GPUs with less memory in all")
 	fs.Var(&c.utilization, "max-utilization", "pass over GPUs that are busy for more percent of the time")
-	fs.Var(&c.tolerance, "tolerance",
-		"percent by which --min-free, --min-total and --max-utilization may be missed where no GPU keeps them")
 	fs.VarP(&c.count, "count", "n", "how many GPUs, or at least and at most so many, as 2-4 (default 1)")
 	fs.StringVar(&c.policy, "policy", "best-fit",
 		"which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
@@ -173,12 +170,9 @@ func (c *choice) request(e *env) (devices.Request, error) {
 		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e),
 		Held: e.getenv(devices.HeldVariable),
 	}
-	r.MinTotal, r.Tolerance = uint64(c.minTotal), c.tolerance.percent
+	r.MinTotal = uint64(c.minTotal)
 	if c.utilization.set {
 		r.MaxUtilization = &c.utilization.percent
-	}
-	if c.tolerance.set && c.minFree == 0 && c.minTotal == 0 && !c.utilization.set {
-		return r, usagef("--tolerance loosens --min-free, --min-total or --max-utilization, none of which is given")
 	}
 	var err error
 	if r.Policy, err = devices.ParsePolicy(c.policy); err != nil {

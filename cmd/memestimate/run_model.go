@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/estimate"
 )
 
@@ -50,16 +49,12 @@ func (m *subject) missing(command, use string) *exitError {
 	return usagef("%s: no command given", command).withHint("usage: %s", use)
 }
 
-// estimate returns what a training step or an inference takes with a batch; 0 is the one that --batch
-// says. A model that is not understood in full is told of on stderr.
-func (m *subject) estimate(e *env, command string, batch int64) (*estimate.Report, error) {
-	s := m.settings
-	if batch != 0 {
-		s.batch = batch
-	}
+// estimate returns what a training step or an inference takes. A model that is not understood in full is told of on
+// stderr.
+func (m *subject) estimate(e *env, command string) (*estimate.Report, error) {
 	in := resolve(m.arg)
 	in.after = " -- COMMAND"
-	r, err := s.estimate(e, command, in)
+	r, err := m.settings.estimate(e, command, in)
 	if err != nil {
 		return nil, err
 	}
@@ -74,57 +69,11 @@ func (m *subject) estimate(e *env, command string, batch int64) (*estimate.Repor
 }
 
 // need returns what a step takes on one GPU, as sure as was asked for.
-func (m *subject) need(e *env, command string, batch int64) (uint64, error) {
-	r, err := m.estimate(e, command, batch)
+func (m *subject) need(e *env, command string) (uint64, error) {
+	r, err := m.estimate(e, command)
 	if err != nil {
 		return 0, err
 	}
-	return m.of(r), nil
-}
-
-// of returns that figure of an estimate.
-func (m *subject) of(r *estimate.Report) uint64 {
 	bytes, _ := r.Peak.At(m.sure.value())
-	return uint64(max(bytes, 0))
-}
-
-// splitCost draws a line through the estimates for half the batch and all of it: what a replica takes,
-// and a sample. What the first GPU gathers is a copy of the model's last output for all samples, and its gradient.
-func (m *subject) splitCost(e *env, command string) (devices.SplitCost, error) {
-	batch := m.settings.batch
-	all, err := m.estimate(e, command, batch)
-	if err != nil {
-		return devices.SplitCost{}, err
-	}
-	half := (batch + 1) / 2
-	low, err := m.need(e, command, half)
-	if err != nil {
-		return devices.SplitCost{}, err
-	}
-	high := m.of(all)
-	cost := devices.SplitCost{Fixed: high, Gathered: 2 * lastOutput(all) / uint64(batch)}
-	if batch > half && high > low {
-		n := uint64(batch - half)
-		cost.PerSample = (high - low + n - 1) / n
-		cost.Fixed = low - min(low, cost.PerSample*uint64(half))
-	}
-	return cost, nil
-}
-
-// elementBytes are the sizes of the types that outputs have.
-var elementBytes = map[string]uint64{"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "int32": 4}
-
-// lastOutput returns the bytes of the last layer's outputs.
-func lastOutput(r *estimate.Report) (sum uint64) {
-	if len(r.Layers) == 0 {
-		return 0
-	}
-	for _, t := range r.Layers[len(r.Layers)-1].Outputs {
-		n := elementBytes[t.DType]
-		for _, d := range t.Shape {
-			n *= uint64(d)
-		}
-		sum += n
-	}
-	return sum
+	return uint64(max(bytes, 0)), nil
 }

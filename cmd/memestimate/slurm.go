@@ -173,7 +173,7 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 		Partition: j.partition, Constraint: j.constraint}
 	guess := need.Host == 0 && l.model.arg != ""
 	if guess {
-		r, err := l.model.estimate(e, "slurm", 0)
+		r, err := l.model.estimate(e, "slurm")
 		if err != nil {
 			return nil, err
 		}

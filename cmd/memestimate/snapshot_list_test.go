@@ -1,18 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/memestimate/memestimate/snapshot"
 )
@@ -135,109 +128,4 @@ func TestSnapshotEvents(t *testing.T) {
 		{"--regex", "("}, {"--by", "day"}, {"-n", "-1"}} {
 		call(t, nil, exitUsage, append([]string{"snapshot", "events", measuredOOM}, args...)...)
 	}
-}
-
-// The whole file comes out as JSON, as its schema says.
-func TestSnapshotExport(t *testing.T) {
-	schema, err := jsonschema.NewCompiler().Compile("../../docs/schema/snapshot-export.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob(filepath.Join(recorded, "o*", "*.pickle*"))
-	if err != nil || len(more) != 15 {
-		t.Fatal(more, err)
-	}
-	for _, path := range append(more, pickle("resnet50_seed"), pickle("expandable")) {
-		out, _ := call(t, nil, exitOK, "snapshot", "export", path)
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(out))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := schema.Validate(v); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-		var x exported
-		if err := json.Unmarshal([]byte(out), &x); err != nil {
-			t.Fatal(err)
-		}
-		s, err := readSnapshot(&env{}, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for _, tr := range x.Traces {
-			n += len(tr.Events)
-		}
-		if n != s.Events() || len(x.Segments) != len(s.Segments) || len(x.Frames) != len(s.Frames) ||
-			len(x.Annotations) != len(s.Annotations) {
-			t.Errorf("%s: %d events of %d", path, n, s.Events())
-		}
-	}
-}
-
-// A writer that several may write to and read.
-type shared struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *shared) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *shared) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-// A file that a job rewrites is followed, also while it is half written.
-func TestSnapshotWatch(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "run.pickle")
-	put := func(name string, cut int) {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, b[:len(b)-cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var out, errs shared
-	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
-	done := make(chan int)
-	go func() {
-		done <- run(context.Background(), e, []string{"snapshot", "watch", file, "--every", "200ms", "-n", "3"})
-	}()
-	wait := func(lines int) {
-		t.Helper()
-		end := time.Now().Add(30 * time.Second)
-		for ; strings.Count(out.String(), "allocated ") < lines; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d lines did not come: %q, %q", lines, out.String(), errs.String())
-			}
-		}
-	}
-	put(pickle("mem_track_1_model"), 0)
-	wait(1)
-	put(pickle("mem_track_2_tensors"), 100)
-	put(pickle("mem_track_2_tensors"), 0)
-	wait(2)
-	put(measuredOOM, 0)
-	wait(3)
-	if code := <-done; code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs.String())
-	}
-	for _, want := range []string{"allocated 76.39 MiB", "allocated 466.39 MiB",
-		"+ 180.00 MiB in 1 allocation  train.py:",
-		"out of memory at event 335: u/oom_snapshots.py:71:batch asked for 96.00 MiB: step: "} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
-		}
-	}
-	call(t, nil, exitUsage, "snapshot", "watch", "-")
-	call(t, nil, exitUsage, "snapshot", "watch", file, "--every", "1us")
 }

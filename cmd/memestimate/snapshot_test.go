@@ -36,60 +36,6 @@ func callJSON(t *testing.T, to any, args ...string) {
 	}
 }
 
-// The five points of Pytorch-Memory-Utils' example: its tensors, counts, sizes
-// and totals.
-func TestSnapshotTrack(t *testing.T) {
-	out, _ := call(t, nil, exitOK, "snapshot", "track", pickle("mem_track_0"), pickle("mem_track_1_model"),
-		pickle("mem_track_2_tensors"), pickle("mem_track_3_more"), pickle("mem_track_4_freed"))
-	want := `
-+ | 7 * Size:(9,437,184 bytes)    | Memory: 63.0 M |
-+ | 3 * Size:(2,359,296 bytes)    | Memory: 6.75 M |
-+ | 1 * Size:(4,718,592 bytes)    | Memory: 4.5 M |
-+ | 1 * Size:(1,179,648 bytes)    | Memory: 1.125 M |
-+ | 1 * Size:(589,824 bytes)      | Memory: 0.5625 M |
-+ | 1 * Size:(294,912 bytes)      | Memory: 0.2812 M |
-+ | 1 * Size:(147,456 bytes)      | Memory: 0.1406 M |
-+ | 8 * Size:(2,048 bytes)        | Memory: 0.0156 M |
-+ | 1 * Size:(6,912 bytes)        | Memory: 0.0065 M |
-+ | 4 * Size:(1,024 bytes)        | Memory: 0.0039 M |
-+ | 2 * Size:(512 bytes)          | Memory: 0.0009 M |
-+ | 2 * Size:(256 bytes)          | Memory: 0.0004 M |
-At mem_track_1_model.pickle.gz                        Total Tensor Used Memory:76.4   Mb Total Allocated Memory:76.4   Mb
-+ | 1 * Size:(188,743,680 bytes)  | Memory: 180.0 M |
-+ | 1 * Size:(125,829,120 bytes)  | Memory: 120.0 M |
-+ | 1 * Size:(94,371,840 bytes)   | Memory: 90.0 M |
-At mem_track_2_tensors.pickle.gz                      Total Tensor Used Memory:466.4  Mb Total Allocated Memory:466.4  Mb
-+ | 1 * Size:(377,487,360 bytes)  | Memory: 360.0 M |
-+ | 1 * Size:(251,658,240 bytes)  | Memory: 240.0 M |
-At mem_track_3_more.pickle.gz                         Total Tensor Used Memory:1066.4 Mb Total Allocated Memory:1066.4 Mb
-- | 1 * Size:(377,487,360 bytes)  | Memory: 360.0 M |
-- | 1 * Size:(125,829,120 bytes)  | Memory: 120.0 M |
-At mem_track_4_freed.pickle.gz                        Total Tensor Used Memory:586.4  Mb Total Allocated Memory:586.4  Mb
-`
-	var lines []string
-	for line := range strings.Lines(out) {
-		if line == "\n" || strings.HasPrefix(line, "GPU Memory Track") || strings.HasPrefix(line, "At mem_track_0") {
-			continue
-		}
-		if i := strings.LastIndexByte(line, '|'); i >= 0 {
-			line = line[:i+1] + "\n" // what follows is the place in the program
-		}
-		lines = append(lines, line)
-	}
-	if got := "\n" + strings.Join(lines, ""); got != want {
-		t.Errorf("track prints%s", got)
-	}
-	if !strings.Contains(out, `train.py:61:<module>`) {
-		t.Error("track does not say where")
-	}
-	var r struct{ Steps []trackStep }
-	callJSON(t, &r, "snapshot", "track", pickle("mem_track_3_more"), pickle("mem_track_4_freed"))
-	if len(r.Steps) != 2 || len(r.Steps[1].Changes) != 2 || r.Steps[1].Changes[0].Sign != "-" ||
-		r.Steps[1].Allocated != 614872064 {
-		t.Errorf("track in JSON: %+v", r.Steps)
-	}
-}
-
 // show and replay give what PyTorch reported with each file.
 func TestSnapshotShowAndReplay(t *testing.T) {
 	paths, err := filepath.Glob(pickle("*"))
@@ -269,7 +215,6 @@ func TestSnapshotErrors(t *testing.T) {
 		{exitUsage, "no command given", nil},
 		{exitUsage, "unknown command", []string{"look"}},
 		{exitUsage, "no FILE given", []string{"show"}},
-		{exitUsage, "no FILE given", []string{"track"}},
 		{exitUsage, "no HEAD given", []string{"diff", pickle("oom")}},
 		{exitInput, "no such file", []string{"show", filepath.Join(dir, "none")}},
 		{exitInput, "is a folder", []string{"show", dir}},
@@ -282,7 +227,7 @@ func TestSnapshotErrors(t *testing.T) {
 			[]string{"top", pickle("oom"), "--device", "3"}},
 		{exitNo, "resnet50_seed.pickle.gz: no allocation failed", []string{"top", pickle("resnet50_seed"), "--at", "oom"}},
 		{exitUsage, "only one of the files can be standard input", []string{"diff", "-", "-"}},
-		{exitUsage, "only one of the files can be standard input", []string{"track", "-", pickle("oom"), "-"}},
+		{exitUsage, "only one of the files can be standard input", []string{"diff", "-", "-"}},
 		{exitUsage, "only one of the files can be standard input", []string{"html", "-", "-"}},
 		{exitUsage, "max_split_size_mb", []string{"replay", pickle("oom"), "--alloc-conf", "max_split_mb:1"}},
 		{exitUsage, "--capacity", []string{"replay", pickle("oom"), "--capacity", "much"}},

@@ -37,7 +37,7 @@ func askedCommands(args []string) []subcommand {
 		return all
 	}
 	for i, c := range all {
-		if c.name == args[0] && c.name != "man" { // a manual is of all commands
+		if c.name == args[0] {
 			return all[i : i+1]
 		}
 	}

@@ -69,7 +69,7 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 	}
 	var predicted *prediction
 	if t.model.arg != "" {
-		r, err := t.model.estimate(e, cmd.CommandPath(), 0)
+		r, err := t.model.estimate(e, cmd.CommandPath())
 		if x, ok := errors.AsType[*exitError](err); ok {
 			x.code = exitLauncher
 		}
@@ -127,8 +127,8 @@ func (t *tracing) check(cmd *cobra.Command, args []string) ([]string, *exitError
 		return nil, t.model.missing("trace", cmd.UseLine())
 	case t.interval < time.Millisecond:
 		return nil, usagef("trace: --interval %v: want at least 1ms", t.interval)
-	case t.model.arg == "" && modelFlag(cmd, false) != "":
-		return nil, usagef("trace: --%s goes with a MODEL", modelFlag(cmd, false))
+	case t.model.arg == "" && modelFlag(cmd) != "":
+		return nil, usagef("trace: --%s goes with a MODEL", modelFlag(cmd))
 	}
 	reads := []source{fileSource(t.model.settings.run.profile)}
 	if t.model.arg != "" {

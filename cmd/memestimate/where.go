@@ -74,8 +74,8 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 			"--prometheus http://prometheus:9090")
 	case (s.model.arg == "") == (s.need == 0):
 		return usagef("where: give a MODEL or --need, and not both")
-	case s.model.arg == "" && modelFlag(cmd, false) != "":
-		return usagef("where: --%s goes with a MODEL", modelFlag(cmd, false))
+	case s.model.arg == "" && modelFlag(cmd) != "":
+		return usagef("where: --%s goes with a MODEL", modelFlag(cmd))
 	case s.question.Lookback < time.Minute || s.question.MaxAge <= 0 || s.timeout <= 0:
 		return usagef("where: --lookback from 1m, --max-age and --timeout above 0")
 	}
@@ -91,7 +91,7 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	}
 	s.question.Need = uint64(s.need)
 	if s.model.arg != "" {
-		n, err := s.model.need(e, cmd.CommandPath(), 0)
+		n, err := s.model.need(e, cmd.CommandPath())
 		if err != nil {
 			return err
 		}
