@@ -112,8 +112,8 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	if opt.Step == nil {
 		opt.Step = &Step{}
 	}
-	step := *opt.Step
-	step.Limited, step.MemoryLimit, step.Record, step.memory = false, 0, false, memory
+	step := opt.Step.free()
+	step.Record, step.memory = false, memory
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
 	point := func(batch int64) (Point, error) { return f.point(m, opt, step, batch) }
 	err := f.search(len(m.Graph.Nodes) >= manyNodes, point)
@@ -288,6 +288,6 @@ func (f *Fitting) at(batch int64, k *Peak) Point {
 	f.SafeShare = k.SafeShare
 	return Point{
 		Batch: batch, Allocated: k.Allocated, Reserved: k.Reserved, Device: k.Device, Likely: k.Likely,
-		SafeBytes: k.Safe, UpperBound: k.UpperBound, Phase: k.Phase, Fits: k.Device <= f.Memory, Safe: k.Safe <= f.Memory,
+		SafeBytes: k.Safe, UpperBound: k.UpperBound, Phase: k.Phase, Fits: k.Fits(f.Memory, Predicted), Safe: k.Fits(f.Memory, Safe),
 	}
 }

@@ -42,7 +42,8 @@ var ErrNoBlocks = errors.New("the graph shows no blocks that repeat, to be check
 // first: it is run again when backward has let go of most. The fewest of that order that fit are found by halving,
 // since each more leaves less to keep; then any that turns out not to be needed is left out again.
 func (b *Model) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFit, error) {
-	s.Limited, s.MemoryLimit, s.Record, s.Checkpoint = false, 0, false, ""
+	s = s.free()
+	s.Record, s.Checkpoint = false, ""
 	prog, err := b.Program(true)
 	if err != nil {
 		return nil, err

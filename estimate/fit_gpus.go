@@ -23,7 +23,7 @@ func (f *Fitting) fewest(m *onnxload.Model, opt Options, step Step) error {
 			s.Plan = s.Alone()
 		}
 		sim, err := bound.Simulate(s)
-		return err == nil && sim.Peak.Safe <= f.Memory
+		return err == nil && sim.Peak.Fits(f.Memory, Safe)
 	}
 	good := 1
 	for ; !fits(good); good *= 2 {

@@ -177,7 +177,7 @@ func TestWhatIf(t *testing.T) {
 		t.Fatal(err)
 	}
 	variants := map[string]Variant{}
-	for _, v := range b.WhatIf(m, opt) {
+	for _, v := range b.WhatIf(m, opt, Safe) {
 		variants[v.Change] = v
 	}
 	for change, s := range map[string]Step{
@@ -218,7 +218,7 @@ func TestWhatIfCuDNNSearched(t *testing.T) {
 		}
 		var tried []string
 		var took int64
-		for _, v := range b.WhatIf(m, opt) {
+		for _, v := range b.WhatIf(m, opt, Safe) {
 			if strings.HasPrefix(v.Change, "--cudnn-benchmark") {
 				tried, took = append(tried, v.Change), v.Allocated
 			}

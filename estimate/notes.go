@@ -225,7 +225,7 @@ func searchNotes(l *timeline.Log) []Note {
 func shortNotes(replay *caching.Result) (notes []Note) {
 	if n := replay.Stats.AllocRetries; n > 0 && replay.OOM == nil {
 		notes = append(notes, Note{Warning,
-			fmt.Sprintf("the run survives only because the allocator gives its cached blocks back, %s: it will be slow",
+			fmt.Sprintf("within the limit the run goes on only because the allocator gives its cached blocks back, %s: it will be slow",
 				plural(int(n), "time"))})
 	}
 	if n := len(replay.Dropped); n > 0 {

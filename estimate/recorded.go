@@ -26,7 +26,7 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 	if opt.Step != nil {
 		step = *opt.Step
 	}
-	sim, run, err := replayRecording(rec, step)
+	sim, run, err := replayRecording(rec, step.free())
 	if err != nil {
 		return nil, err
 	}
@@ -42,20 +42,20 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		r.Gradients, r.Optimizer = &Size{sim.gradients}, &Size{sim.held[timeline.OptimizerState]}
 		r.Activations.Saved, r.Activations.LossSaved = sum.Saved, sum.LossSaved
 	}
-	r.Simulation = sim
-	if r.OOM = sim.OOM(); r.OOM != nil {
-		free := step
-		free.Limited, free.MemoryLimit, free.Record = false, 0, false
-		if sim, _, err = replayRecording(rec, free); err != nil {
-			return nil, err
-		}
+	sim, err = r.limit(step, cmp.Or(step.AllocConf, rec.AllocConf), sim, func(s Step) (*Simulation, error) {
+		limited, _, err := replayRecording(rec, s)
+		return limited, err
+	})
+	if err != nil {
+		return nil, err
 	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
 	if rec.WorldSize > 1 && step.Profile.Context == 0 {
 		r.NCCL = gpu.NCCL
 	}
 	r.Depends = dependence(rec)
-	r.Notes = recordedNotes(rec, run, step, r)
+	r.OOM = cmp.Or(r.OOM, sim.doubts.full.fails)
+	r.Notes = append(r.Notes, recordedNotes(rec, run, step, r)...)
 	return r, nil
 }
 
@@ -181,6 +181,9 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 		sim.Context = s.Profile.Context
 	}
 	cfg := caching.Config{Options: options, Limit: s.MemoryLimit, Total: device.Memory}
+	if s.unlimited {
+		cfg.Options.MemoryFraction = 0
+	}
 	cfg.Room = max(device.Memory-sim.Context, 1)
 	if s.Limited {
 		cfg.Capacity = cfg.Room
@@ -247,7 +250,6 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	}
 	notes = append(notes, r.Simulation.doubts.full.note(run, on)...)
 	notes = append(notes, searchNotes(run.Log)...)
-	notes = append(notes, shortNotes(r.Simulation.Replay)...)
 	return append(notes, assumptions(rec)...)
 }
 
@@ -300,7 +302,8 @@ func LargestRecorded(family *recording.Family, opt Options, memory int64) (*Fitt
 	if opt.Step != nil {
 		step = *opt.Step
 	}
-	step.Limited, step.MemoryLimit, step.Record, step.memory = false, 0, false, memory
+	step = step.free()
+	step.Record, step.memory = false, memory
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
 	err := f.search(false, func(batch int64) (Point, error) {
 		rec, err := family.At(batch)

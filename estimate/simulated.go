@@ -45,7 +45,7 @@ func (b *Model) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error)
 		}
 	}
 	if err = s.Check(); err == nil {
-		run = &simulatedStep{step: *s}
+		run = &simulatedStep{step: s.free()}
 		run.sim, run.prog, run.why, run.err = b.simulate(&run.step)
 	}
 	rows.end()
@@ -85,10 +85,11 @@ func (b *Model) AddLayers(r *Report) error {
 // asks for one: the sums stand, and a warning says why they stand alone.
 func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 	s, sim, p, err := run.step, run.sim, run.prog, run.err
+	s.Limited, s.MemoryLimit, s.unlimited = opt.Step.Limited, opt.Step.MemoryLimit, false
 	if run.why != "" {
 		r.Notes = append(r.Notes, Note{Warning, run.why})
 	}
-	if err == nil && sim.Replay.OOM != nil && !s.Limited && s.MemoryLimit == 0 {
+	if err == nil && sim.Replay.OOM != nil {
 		err = errors.New("it takes more than 1 PiB, beyond which nothing is simulated") // caching.Config without limits
 	}
 	if wrong, ok := errors.AsType[*program.MatchError](err); ok {
@@ -111,15 +112,10 @@ func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 		r.Optimizer = &Size{sim.held[timeline.OptimizerState]}
 		r.Activations.Saved = sim.Run.Saved
 	}
-	r.Simulation, r.OOM = sim, sim.OOM()
-	if r.OOM != nil { // what it would take is the answer, not how far it came
-		s.Limited, s.MemoryLimit, s.Record = false, 0, false
-		if sim, err = b.Simulate(s); err != nil {
-			return err
-		}
+	if sim, err = r.limit(s, s.AllocConf, sim, b.Simulate); err != nil {
+		return err
 	}
 	r.Notes = append(r.Notes, searchNotes(sim.Run.Log)...)
-	r.Notes = append(r.Notes, shortNotes(sim.Replay)...)
 	r.Notes = append(r.Notes, b.questionNotes(s, p)...)
 	if err := b.addGuesses(r, s, sim, opt.Weigh); err != nil {
 		return err

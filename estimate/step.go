@@ -28,6 +28,8 @@ type Step struct {
 
 	memory int64 // of the device, where a batch is searched that fits so much; 0 is the GPU's
 
+	unlimited bool // whatever AllocConf says of the device's share: see free
+
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
 	steps int         // how many to simulate; 0 is as many as eager does
 	known torch.Known // by a run of another step
@@ -155,6 +157,9 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	}
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
 	cfg.Total = device.Memory
+	if s.unlimited {
+		cfg.Options.MemoryFraction = 0
+	}
 	most, _ := s.context(device, 2, 2)
 	cfg.Room = max(device.Memory-most, 1)
 	f := follow(cfg)
@@ -223,6 +228,14 @@ func (b *Model) planned(s Step, opts *torch.Options) (p *program.Program, cache 
 }
 
 func (s *Step) limitedByGPU() bool { return s.GPU.ID != "" && s.Limited }
+
+// retries is how often the allocator gave all that it had cached back, of a run that was not told to expect that.
+func (s *Simulation) retries() int64 {
+	if s.doubts.full.caught {
+		return 0
+	}
+	return s.Replay.Stats.AllocRetries
+}
 
 // OOM describes the request that the run failed on, nil when it survived.
 func (s *Simulation) OOM() *OOM {

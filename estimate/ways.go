@@ -39,7 +39,8 @@ func (b *Model) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Limited, s.MemoryLimit, s.Record = false, 0, false
+	s = s.free()
+	s.Record = false
 	blocks, all := program.RepeatedBlocks(prog)
 	again := 0.0
 	for _, block := range blocks {
@@ -58,7 +59,7 @@ func (b *Model) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 		}
 		w.Allocated, w.Device = peak.Allocated, peak.Device
 		w.Need, w.By = peak.At(c)
-		w.Fits = w.Need <= memory
+		w.Fits = peak.Fits(memory, c)
 	})
 	slices.SortStableFunc(plans, func(x, y candidate) int {
 		a, b := &x.way, &y.way

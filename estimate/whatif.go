@@ -99,8 +99,9 @@ func trials(opt Options, s Step, of tried) (ts []trial) {
 }
 
 // WhatIf simulates the run of opt again under other settings, each on its own, on all cores unless it is large. The
-// order is that of the changes: precision, optimizer, layout, searches, allocator, batch.
-func (b *Model) WhatIf(m *onnxload.Model, opt Options) []Variant {
+// order is that of the changes: precision, optimizer, layout, searches, allocator, batch. Where the step has limits, c
+// is the figure that must fit.
+func (b *Model) WhatIf(m *onnxload.Model, opt Options, c Confidence) []Variant {
 	if opt.Step == nil {
 		return nil
 	}
@@ -115,13 +116,13 @@ func (b *Model) WhatIf(m *onnxload.Model, opt Options) []Variant {
 		blocks:       slices.Contains(program.Repeated(p), true),
 	})
 	out := make([]Variant, len(ts))
-	b.each(len(ts), func(i int) { out[i] = b.try(m, opt, ts[i]) })
+	b.each(len(ts), func(i int) { out[i] = b.try(m, opt, ts[i], c) })
 	return out
 }
 
 // try simulates one change. The limits of the step are put aside, so that a run that does
-// not fit still says what it would take.
-func (b *Model) try(m *onnxload.Model, opt Options, t trial) Variant {
+// not fit still says what it would take. A limit of the allocator is tried: settings of it may collect garbage there.
+func (b *Model) try(m *onnxload.Model, opt Options, t trial, c Confidence) Variant {
 	v := Variant{Change: t.change}
 	s := *opt.Step
 	t.set(&s)
@@ -135,8 +136,8 @@ func (b *Model) try(m *onnxload.Model, opt Options, t trial) Variant {
 		}
 		b = other
 	}
-	free := s
-	free.Limited, free.MemoryLimit, free.Record = false, 0, false
+	free := s.free()
+	free.Record = false
 	sim, err := b.Simulate(free)
 	if err != nil {
 		v.Error = err.Error()
@@ -145,9 +146,15 @@ func (b *Model) try(m *onnxload.Model, opt Options, t trial) Variant {
 	k := &sim.Peak
 	v.Allocated, v.Reserved, v.Device = k.Allocated, k.Reserved, k.Device
 	v.Likely, v.Safe, v.UpperBound = k.Likely, k.Safe, k.UpperBound
+	fits := true
+	if s.Limited {
+		fits = k.Fits(s.GPU.Memory, c)
+	}
+	if s.MemoryLimit > 0 {
+		tight, err := b.simulateOnce(s)
+		fits = fits && err == nil && tight.Replay.OOM == nil && tight.retries() == 0
+	}
 	if limited {
-		tight, err := b.Simulate(s)
-		fits := err == nil && tight.Replay.OOM == nil
 		v.Fits = &fits
 	}
 	return v

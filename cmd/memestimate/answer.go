@@ -58,27 +58,20 @@ func isUTF8(e *env) bool {
 // shownGPUs are those of the known GPUs that an answer is held against, by their memory.
 var shownGPUs = []string{"t4", "rtx-4090", "rtx-5090", "a100-40gb", "l40s", "a100-80gb", "h100-80gb", "h200"}
 
-// gpuFits says which known GPUs the run fits. What it takes depends a little on the GPU, so where that could matter it
-// is simulated anew.
-func gpuFits(simulate func(estimate.Step) (*estimate.Peak, error), step estimate.Step,
+// gpuFits says which GPUs of these IDs the run fits, whose peak is p.
+func gpuFits(ids []string, simulate func(estimate.Step) (*estimate.Peak, error), step estimate.Step,
 	p *estimate.Peak) (out []report.GPUFit) {
-	step.Limited, step.MemoryLimit, step.Record = false, 0, false
-	for _, id := range shownGPUs {
+	for _, id := range ids {
 		g, err := gpu.Find(id)
 		if err != nil {
 			continue
 		}
-		device, most := p.Device, p.Safe
-		if near := g.Memory / 5; g.ID != step.GPU.ID && device < g.Memory+near && most > g.Memory-near {
-			step := step
-			step.GPU = g
-			other, err := simulate(step)
-			if err != nil {
-				continue
-			}
-			device, most = other.Device, other.Safe
+		on, err := estimate.On(simulate, step, g, p)
+		if err != nil {
+			continue
 		}
-		out = append(out, report.GPUFit{Name: gpuWord(g.ID), Fits: device <= g.Memory, Tight: most > g.Memory})
+		out = append(out, report.GPUFit{Name: gpuWord(g.ID), Fits: on.Fits(g.Memory, estimate.Predicted),
+			Tight: !on.Fits(g.Memory, estimate.Safe)})
 	}
 	return out
 }
@@ -104,7 +97,7 @@ func (a *questions) screen(b *estimate.Model, step estimate.Step, r *estimate.Re
 		}
 		return &sim.Peak, nil
 	}
-	a.shown.gpus = gpuFits(simulate, step, r.Peak)
+	a.shown.gpus = gpuFits(shownGPUs, simulate, step, r.Peak)
 	if !step.Limited {
 		return
 	}

@@ -143,7 +143,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if (a.whatIf || a.drawn) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
 		step.Infer = r.Settings.Mode != "train" // where there was nothing to train
-		r.WhatIf = bound.WhatIf(m, opt)
+		r.WhatIf = bound.WhatIf(m, opt, a.sure.value())
 	}
 	if err := a.fitting(p, in, bound, r, step); err != nil {
 		return nil, err
