@@ -40,11 +40,11 @@ fuzz:
 race:
 	go test -race -timeout 2h ./...
 
-# Compares the estimate with every measured run and writes docs/cells.md.
+# Compares the estimate with every measured run and writes estimate/testdata/cells.md.
 accuracy:
 	go test ./estimate -run 'TestCells$$' -count=1 -v -cells.write
 
-# Runs every guess on and off over all measured cases, and writes docs/guesses.md. Takes some minutes.
+# Runs every guess on and off over all measured cases, and writes estimate/testdata/guesses.md. Takes some minutes.
 ledger:
 	go test ./estimate -run 'TestLedger$$' -count=1 -timeout 2h -accuracy.ledger
 

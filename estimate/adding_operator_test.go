@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// TestAddingAnOperator follows docs/adding-an-operator.md in a copy of the module: the rows and the lines of tests that
+// TestAddingAnOperator follows docs/contributing.md in a copy of the module: the rows and the lines of tests that
 // it shows for a made-up operator of ONNX and one of ATen are put where it says, and the tests of these tables pass.
 // Without a line they fail.
 func TestAddingAnOperator(t *testing.T) {
-	shown, err := os.ReadFile("../docs/adding-an-operator.md")
+	shown, err := os.ReadFile("../docs/contributing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestAddingAnOperator(t *testing.T) {
 	}
 	const anotherKind = `{"squash", 1, 1, TakesNumbers | Nonlinearity, nil},` // of a call that takes something else
 	if !slices.Contains(rows, anotherKind) || len(rows) != 6 {
-		t.Fatalf("docs/adding-an-operator.md shows other rows: %q", rows)
+		t.Fatalf("docs/contributing.md shows other rows: %q", rows)
 	}
 	rows = slices.DeleteFunc(rows, func(row string) bool { return row == anotherKind })
 	to := t.TempDir()

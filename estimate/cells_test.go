@@ -26,13 +26,13 @@ var (
 	cellsSample = flag.Int("cells.sample", 8, "TestCells takes every so many graphs; -every takes all")
 	cellsOnly   = flag.String("cells.only", "", "TestCells takes only cases whose name contains this")
 	cellsOut    = flag.String("cells.out", "", "TestCells writes the figures of each case to this file")
-	cellsWrite  = flag.Bool("cells.write", false, "TestCells writes docs/cells.md")
+	cellsWrite  = flag.Bool("cells.write", false, "TestCells writes testdata/cells.md")
 	cellsFreeze = flag.Bool("cells.freeze", false, "TestCells writes "+cellsBefore+": what later programs are compared with")
 )
 
 const (
 	cellsBefore = "testdata/cells.tsv.gz" // the answers of an earlier program, case by case
-	cellsDoc    = "../docs/cells.md"
+	cellsDoc    = "testdata/cells.md"
 )
 
 // A cellKey names a cell of the table: how a model came, what it does, in which precision.

@@ -20,7 +20,7 @@ import (
 var ledger = flag.Bool("accuracy.ledger", false, "run every guess on and off over all cases, and write "+ledgerFile)
 
 const (
-	ledgerFile  = "../docs/guesses.md"
+	ledgerFile  = "testdata/guesses.md"
 	ledgerBegin = "<!-- ledger: make ledger writes it -->\n"
 	ledgerEnd   = "<!-- end of ledger -->\n"
 )

@@ -17,7 +17,7 @@ import (
 )
 
 // TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors,
-// from the seed that MEMESTIMATE_SEED says. It needs no Go: see docs/RELIABILITY.md.
+// from the seed that MEMESTIMATE_SEED says. It needs no Go: see test/catalogue.md.
 func TestModelMutants(t *testing.T) {
 	all, err := graphs()
 	if err != nil {

@@ -3,7 +3,7 @@
 
 Both answer for the same training step (fp32, SGD with momentum), each in a process of its own
 from its start. MemTracker runs the model's code under FakeTensorMode, as its documentation shows;
-it needs a GPU, torch, torchvision and transformers. docs/PERFORMANCE.md has the results.
+it needs a GPU, torch, torchvision and transformers.
 """
 import json
 import subprocess

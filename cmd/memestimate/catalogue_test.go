@@ -24,7 +24,7 @@ import (
 	"github.com/memestimate/memestimate/test/race"
 )
 
-// What the program may take: so many bytes, and for each byte of the file. docs/RELIABILITY.md promises it.
+// What the program may take: so many bytes, and for each byte of the file. test/catalogue.md promises it.
 const (
 	memoryBase   = 64_000_000
 	memoryFactor = 24

@@ -12,7 +12,7 @@ type heap struct {
 	models atomic.Int64 // bytes of the files read so far
 }
 
-// docs/RELIABILITY.md promises 64 MB and 24 bytes for each byte of a file. The rest is the program's own pages, and what
+// test/catalogue.md promises 64 MB and 24 bytes for each byte of a file. The rest is the program's own pages, and what
 // is made while garbage is collected.
 const (
 	heapBase   = 40_000_000

@@ -19,8 +19,7 @@ import (
 )
 
 // shownPages are the pages whose console examples are run.
-var shownPages = []string{"README.md", "docs/getting-started.md", "docs/exporting.md", "docs/reading-the-table.md",
-	"docs/choosing-a-gpu.md"}
+var shownPages = []string{"README.md", "docs/start.md", "docs/graphs.md"}
 
 // asShown runs a command as the pages show it: on a terminal of 112 columns without colours, in the repository.
 func asShown(command string) (output []string, code int) {
@@ -139,7 +138,7 @@ func TestDocsIndex(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
 	for _, page := range append(pages, "../../README.md") {
 		name := filepath.Base(page)
-		if !bytes.Contains(index, []byte("("+name+")")) && name != "README.md" && name != "gpus-transcript.md" {
+		if !bytes.Contains(index, []byte("("+name+")")) && name != "README.md" {
 			t.Errorf("docs/README.md does not name %s", name)
 		}
 		data, err := os.ReadFile(page)

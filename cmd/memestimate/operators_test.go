@@ -17,7 +17,7 @@ func TestOperatorsPage(t *testing.T) {
 
 The ONNX operators whose shapes are known, with the versions from which their rows hold. 'memestimate ops' prints the
 same; this page is written by 'go test ./cmd/memestimate -run OperatorsPage -update-readme', and
-[adding-an-operator.md](adding-an-operator.md) adds to it.
+[contributing.md](contributing.md) adds to it.
 
 `, "'", "`") + table
 	if *updateReadme {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// Every test that docs/RELIABILITY.md names is there, every row of its catalogue has one.
+// Every test that test/catalogue.md names is there, every row of its catalogue has one.
 func TestReliabilityPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(repository, "docs", "RELIABILITY.md"))
+	page, err := os.ReadFile(filepath.Join(repository, "test", "catalogue.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

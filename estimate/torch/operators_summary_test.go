@@ -10,7 +10,7 @@ import (
 type summary struct {
 	n, plain, spaces       int     // operators, those without workspaces, passes of convolutions
 	tensors, sizes, passes float64 // shares: same tensors of all; exact sizes of the plain ones; workspaces within a tenth
-	text                   string  // docs/operators-accuracy.md
+	text                   string  // testdata/operators.md
 }
 
 const summaryHead = `# Operators: what one call asks of the allocator
@@ -83,7 +83,7 @@ func summarize(all []verdict) summary {
 Of the %d operators that take no library's workspace %.1f %% are exact in every size; of all %d, %.1f %% ask for the
 same tensors in the same order. Of the %d passes of convolutions %.1f %% have their workspace within 10 %%, and of the
 %d convolutions %.1f %% have it in every pass. What decides these workspaces was fitted to the swept shapes among
-others; what it gives for shapes that it has not seen is in workspaces.md.
+others; what it gives for shapes that it has not seen is in simulate/kernels/testdata/README.md.
 
 ## What is not exact
 

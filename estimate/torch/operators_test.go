@@ -168,7 +168,7 @@ type operatorData struct {
 
 var (
 	allOperators   = flag.Bool("operators.all", false, "print every operator whose events differ")
-	writeOperators = flag.Bool("operators.write", false, "write docs/operators-accuracy.md")
+	writeOperators = flag.Bool("operators.write", false, "write testdata/operators.md")
 )
 
 // workspaceFamilies are those whose allocations are not of tensors alone.
@@ -229,7 +229,7 @@ func TestOperators(t *testing.T) {
 		t.Errorf("only %.2f %% of the %d passes of convolutions have a workspace within a tenth", 100*s.passes, s.spaces)
 	}
 	if *writeOperators {
-		if err := os.WriteFile("../../docs/operators-accuracy.md", []byte(s.text), 0o644); err != nil {
+		if err := os.WriteFile("testdata/operators.md", []byte(s.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

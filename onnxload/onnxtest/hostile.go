@@ -268,7 +268,7 @@ func Hostile() []HostileCase {
 	}
 }
 
-// A HostileCase is an input of the catalogue, whose name begins with its number in docs/RELIABILITY.md.
+// A HostileCase is an input of the catalogue, whose name begins with its number in test/catalogue.md.
 type HostileCase struct {
 	Name string
 	File []byte

@@ -45,7 +45,7 @@ func TestAnswers(t *testing.T) {
 		"the most exceeded %.2f %%, of the trees %.2f %%",
 		n, percent(exact), percent(near), percent(trees), percent(above), percent(treesAbove))
 	if n < 12000 || percent(near) < 97.6 || percent(exact) < 96.2 || percent(above) > 0.53 || near <= trees {
-		t.Error("not as docs/workspaces.md says")
+		t.Error("not as testdata/README.md says")
 	}
 }
 

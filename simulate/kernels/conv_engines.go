@@ -289,7 +289,7 @@ const longestFilter = 32
 
 // fewChannels and manyImages are where cuDNN transforms a filter as long as the image: asked on an H100 about 4,864 of
 // float32 (testdata/long_filters.csv.gz) it did with 2 and 5 channels and 64 images or more, and not with 8 channels or
-// 3 images. docs/workspaces.md says how often that is right.
+// 3 images. testdata/README.md says how often that is right.
 const fewChannels, manyImages = 5, 64
 
 // wide is what y takes in float32 where both sides of the filter are longer than that, if cuDNN transforms it, and

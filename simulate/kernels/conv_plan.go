@@ -16,7 +16,7 @@ const convOthers = 4
 type ConvPlan struct {
 	Bytes  int64             // the workspace
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
-	Most   int64             // the largest that a tree names and is believed; docs/workspaces.md: how often it is exceeded
+	Most   int64             // the largest that a tree names and is believed; testdata/README.md: how often it is exceeded
 	Of     string            // a recorded call's convolution and pass, where it may take more
 
 	unoffered int64 // of the engines that trees name and that cuDNN does not without a GPU: what most name; 0 for none
@@ -108,7 +108,7 @@ func (p *ConvPlan) widen() {
 // often as fits the multiprocessors is added to it (cudnn_answers.py), but not in older recordings, nor for groups.
 // So of the trees' other choices those stay that are as much, or more by such sums, and the most is what the trees name
 // where that is more. Of 12,811 passes that no tree had seen the answer was within 10 % for 97.5 %, where the trees are
-// for 79.7 %; docs/workspaces.md.
+// for 79.7 %; testdata/README.md.
 //
 // Engines that transform are not offered without a GPU. Where enough trees name one it is what runs; where any does,
 // one of the other choices is that all such passes run one, since what the trees do not know of one they do not of all.

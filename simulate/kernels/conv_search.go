@@ -17,7 +17,7 @@ const (
 // aten/src/ATen/native/cudnn/Conv_v8.cpp). offered is the largest that it names without a GPU. There it does not name
 // those that take the most, which transform both operands: engines 3 (forward) and 18 (gradient of w) whole images, 50
 // (gradient of x) tiles. What they take is that of passes on an H100 with cuDNN 9.19, to 128 bytes
-// (testdata/searches.jsonl.gz); docs/workspaces.md says how often they are named.
+// (testdata/searches.jsonl.gz); testdata/README.md says how often they are named.
 func (s *ConvShape) Search(pass ConvPass, offered int64) int64 {
 	images := len(s.X) == 4 && len(s.W) == 4 && len(s.Y) == 4 && len(s.Stride) == 2 && len(s.Dilation) == 2
 	if !images || s.Elem != 4 || s.Groups > 1 || max(s.Dilation[0], s.Dilation[1]) > 1 || s.Stride[0] != s.Stride[1] {

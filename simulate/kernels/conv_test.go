@@ -199,7 +199,7 @@ func TestConvHeldOut(t *testing.T) {
 }
 
 // The forests reproduce what they have grown on, this well and no worse: a fixed eighth of
-// it. What counts are the held-out figures in docs/workspaces.md.
+// it. What counts are the held-out figures in testdata/README.md.
 func TestConvWorkspaces(t *testing.T) {
 	by := tallies{}
 	samples, _ := readConvSamples(t, everyConv(8))

@@ -49,7 +49,7 @@ _TILES = {
 _AT_ONCE = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 7: 105, 8: 120, 16: 112}
 _UNKNOWN_AT_ONCE = 18  # multiprocessors that cuDNN counts on where it cannot ask the driver
 # The fewest steps in which a block may add up its part of a sum, by engine and tile: where the tiles are a single wave,
-# and where they are more. A step is 64 bytes of a row. Fitted on an H200: docs/workspaces.md.
+# and where they are more. A step is 64 bytes of a row. Fitted on an H200: simulate/kernels/testdata/README.md.
 _STEPS = {
     ("forward", 62): {0: (66, 52), 1: (144, 72), 3: (48, 48), 4: (96, 52), 5: (160, 88), 6: (80, 16), 7: (80, 56)},
     ("forward", 67): {0: (18, 18), 3: (28, 8), 5: (48, 20), 9: (32, 8)},
