@@ -71,7 +71,7 @@ var commandGroups = []struct {
 func printHelp(e *env, cmd *cobra.Command) {
 	width := max(cmp.Or(columns(e, e.stdout), helpWidth), 40)
 	var b strings.Builder
-	if !cmd.HasParent() && !e.helpAll {
+	if isMain(cmd) && !e.helpAll {
 		writeFirstScreen(&b, cmd, width)
 		io.WriteString(&e.help, report.Fold(b.String(), width))
 		return
@@ -94,6 +94,12 @@ func printHelp(e *env, cmd *cobra.Command) {
 	}
 	io.WriteString(&e.help, report.Fold(b.String(), width)) // e.help keeps the error
 }
+
+// isMain reports whether a command is the one that has all others.
+func isMain(cmd *cobra.Command) bool { return !cmd.HasParent() && cmd.Annotations[recordsFirst] == "" }
+
+// recordsFirst is an annotation of the forms of the main command that record before they answer.
+const recordsFirst = "records"
 
 // writeFirstScreen writes what somebody new needs, in no more lines than a terminal of 24 shows.
 func writeFirstScreen(b *strings.Builder, cmd *cobra.Command, width int) {
@@ -137,7 +143,7 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
 		text := strings.TrimSuffix(reflow(c.Short, max(width-14, 20)), "\n")
 		fmt.Fprintf(b, "  %-10s  %s\n", c.Name(), strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 14)))
 	}
-	if !cmd.HasParent() {
+	if isMain(cmd) {
 		for _, g := range commandGroups {
 			fmt.Fprintf(b, "\n%s:\n", g.title)
 			for _, name := range g.names {
@@ -148,7 +154,7 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
 		}
 	}
 	title := "\nOther commands:\n"
-	if cmd.HasParent() {
+	if !isMain(cmd) {
 		title = "\nCommands:\n"
 	}
 	for _, c := range cmd.Commands() {
@@ -172,7 +178,7 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 			case all:
 				fs.AddFlag(f)
 			case addFirst(fs, f):
-			case group == nil || cmd.HasParent() && !ofARun()[f.Name]:
+			case group == nil || !isMain(cmd) && !ofARun()[f.Name]:
 				fs.AddFlag(f)
 			default:
 				left++

@@ -38,6 +38,7 @@ cluster/slurm: cluster
 cluster/prometheus:
 cluster/kubernetes:
 models:
+python:
 spelling:
 gate/diff: estimate estimate/recover/module
 report: estimate estimate/recover/module gate/diff

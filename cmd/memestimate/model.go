@@ -31,6 +31,7 @@ type source struct {
 	dir      string // the folder that git runs in; "" is the current one
 	kept     *kept  // the file of the revision, where it is found already
 
+	made  bool // the file is a recording that was made of what the command line names
 	sized bool // a built-in model gets other sizes than its own
 
 	others []string // further files: recordings of the same program at other batch sizes

@@ -186,7 +186,9 @@ func (s *settings) recorded(e *env, in source, rec *recording.Recording, a *ques
 		}
 		return nil, err
 	}
-	r.Model.Path = in.file
+	if r.Model.Path = in.file; in.made {
+		r.Model.Path = in.arg
+	}
 	r.Notes = append(r.Notes, checked...)
 	r.Judge(*step, int64(a.budget), a.sure.value())
 	if a.stats {

@@ -20,13 +20,14 @@ func rootCommand(e *env, subs []subcommand) *cobra.Command {
 	var o output
 	var auto autoDevice
 	var version bool
-	e.help = helpWriter{w: e.stdout}
 	root := &cobra.Command{
 		Use:   "memestimate MODEL",
-		Short: "How much GPU memory a PyTorch training step takes, from the ONNX graph alone",
+		Short: "How much GPU memory a PyTorch training step takes, without a GPU",
 		Long: `Memestimate tells how much GPU memory a PyTorch training step or inference takes, and
-where it goes, without a GPU: the step is simulated, allocation by allocation, from
-the ONNX graph of the model alone.
+where it goes, without a GPU: a script is run on a pretended one, and of an ONNX graph
+the step is simulated, allocation by allocation.
+
+For a script, "memestimate train.py --help" tells its flags, which come before it.
 
 MODEL is a path, "-" for standard input, or the name of a built-in model. The path may be that of a
 recording, which the Python package makes of any training step; two of them, at two
@@ -37,9 +38,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		Example: `  memestimate resnet50 --batch 32
   memestimate model.onnx --batch 8 --dim sequence=512 --gpu 4090
   memestimate fit resnet50 --gpu a100-80gb --precision amp-bf16`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,13 +74,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	a.flags(root.Flags())
 	auto.flags(root.Flags())
 	o.flags(root.Flags(), estimateFormats...)
-	root.SetIn(e.stdin)
-	root.SetOut(&e.help)
-	root.SetErr(e.stderr)
-	root.SetFlagErrorFunc(flagError)
-	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(spelling.Key(name))
-	})
+	prepare(e, root)
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		if cmd == root && !root.HasSubCommands() { // it was given a model, and lists all commands all the same
@@ -91,6 +84,20 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	})
 	addCommands(e, root, subs)
 	return root
+}
+
+// prepare gives a command without a parent its streams, its spelling of flags and what it says of wrong ones.
+func prepare(e *env, cmd *cobra.Command) {
+	e.help = helpWriter{w: e.stdout}
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetIn(e.stdin)
+	cmd.SetOut(&e.help)
+	cmd.SetErr(e.stderr)
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(spelling.Key(name))
+	})
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(e, cmd) })
 }
 
 // flagError turns what pflag says about a flag into a usage error with the flag or the value that was

@@ -6,22 +6,47 @@ Everything else is handed to the program that comes with this package.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .api.program import find
+_SAID = 120  # the exit status that tells the program, which started this, that its user was told what is wrong
+_OLDEST = (3, 10)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status: 0, 2 for wrong usage, 3 where the script fails."""
+    """Run the command line and return the exit status: 0, 2 for wrong usage, 3 where PyTorch is missing."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] != ["record"]:
-        return subprocess.call([find(), *words])
-    from .api.script import record  # with PyTorch, which the program does without
+        from .api.program import find
 
-    return record(_parser().parse_args(words[1:]))
+        return subprocess.call([find(), *words])
+    asked = _parser().parse_args(words[1:])
+    status = _missing("torch")
+    if status == 0:
+        from .api.script import record  # with PyTorch, which the program does without
+
+        status = record(asked)
+    return _SAID if status and asked.quiet else status
+
+
+def _missing(*modules: str) -> int:
+    """Say in one line what must be installed before anything can be recorded; 3 where something must."""
+    if sys.version_info < _OLDEST:
+        print(
+            f"memestimate: {sys.executable} is Python {sys.version.split()[0]}, wanted 3.10 or newer", file=sys.stderr
+        )
+        return 3
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " ".join(missing)
+        what = "PyTorch" if "torch" in missing else " and ".join(missing)
+        print(f"memestimate: {sys.executable} has no {what}", file=sys.stderr)
+        print(f"memestimate: hint: {sys.executable} -m pip install {names}", file=sys.stderr)
+        return 3
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         help="do not run the script again to see what the answers to its questions decide",
     )
     parser.add_argument("--no-compile", action="store_true", help="run eagerly what the script compiles")
+    parser.add_argument("--quiet", action="store_true", help=argparse.SUPPRESS)  # the program that asks tells the notes
     parser.add_argument("--change", help=argparse.SUPPRESS)  # see script.py
     parser.add_argument("--looked", type=int, default=0, help=argparse.SUPPRESS)  # see batches.py
     parser.add_argument("-o", "--output", type=Path, help="the file to write (default: the script's name, .mrec)")

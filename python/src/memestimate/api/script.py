@@ -71,6 +71,8 @@ def record(asked: argparse.Namespace) -> int:
         raise
     finally:
         recorder.stop(keep=keep)
+    if asked.quiet:
+        return 0
     steps = "1 step" if recorder.steps == 1 else f"{recorder.steps} steps"
     print(f"memestimate: {steps} recorded in {output}", file=sys.stderr)
     for code, text in recorder.notes:

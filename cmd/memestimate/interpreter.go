@@ -1,0 +1,201 @@
+//go:build !js
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/memestimate/memestimate/python"
+)
+
+// interpreter returns the Python that runs what is recorded: the one asked for, else that of the active environment,
+// else the first on the path.
+func interpreter(e *env, asked string) (string, error) {
+	const hint = "--python PATH names one that has PyTorch"
+	if asked != "" {
+		if st, err := os.Stat(asked); err == nil && st.IsDir() { // an environment
+			return inEnvironment("--python", asked)
+		}
+		path, err := exec.LookPath(asked)
+		if err != nil {
+			return "", usagef("--python %s: %w", quoteArg(asked), cause(err))
+		}
+		return path, nil
+	}
+	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if folder := e.getenv(name); folder != "" {
+			return inEnvironment(name, folder)
+		}
+	}
+	for _, name := range []string{"python3", "python"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fail(exitInput, "no Python on the path, and no environment is active").withHint(hint)
+}
+
+// inEnvironment returns the interpreter of a virtual environment or of one of conda.
+func inEnvironment(name, folder string) (string, error) {
+	places := []string{"bin/python3", "bin/python"}
+	if runtime.GOOS == "windows" {
+		places = []string{`Scripts\python.exe`, "python.exe"}
+	}
+	for _, place := range places {
+		path := filepath.Join(folder, place)
+		if st, err := os.Stat(path); err == nil && runnable(path, st) {
+			return path, nil
+		}
+	}
+	return "", fail(exitInput, "%s=%s: no Python there", name, quoteArg(folder)).
+		withHint("--python PATH names one that has PyTorch")
+}
+
+// cacheFolder returns where answers and the Python package are kept, "" where this user has no such place.
+func cacheFolder(e *env) string {
+	if dir := e.getenv("XDG_CACHE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "memestimate")
+	}
+	if home := cmp.Or(e.getenv("HOME"), e.getenv("USERPROFILE")); filepath.IsAbs(home) {
+		return filepath.Join(home, ".cache", "memestimate")
+	}
+	return ""
+}
+
+// digest names what is in some parts.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:24]
+}
+
+// saidByPython is the exit code of the Python package for what is wrong beside the script, of which it told: see
+// __main__.py.
+const saidByPython = 120
+
+// A pythonPackage is the Python package as files, for PYTHONPATH.
+type pythonPackage struct {
+	folder string
+	digest string
+	delete func()
+}
+
+// unpackPython writes the Python package of this program where it is not there yet: into the cache, or where nothing
+// can be written there into a temporary folder.
+func unpackPython(e *env) (*pythonPackage, error) {
+	var parts []string
+	files := map[string][]byte{}
+	err := fs.WalkDir(python.Source, "src", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := python.Source.ReadFile(path)
+		files[strings.TrimPrefix(path, "src/")] = data
+		parts = append(parts, path, string(data))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &pythonPackage{digest: digest(parts...), delete: func() {}}
+	if cache := cacheFolder(e); cache != "" {
+		p.folder = filepath.Join(cache, "python", p.digest)
+		if _, err := os.Stat(p.folder); err == nil {
+			return p, nil
+		}
+		if err := os.MkdirAll(filepath.Dir(p.folder), 0o700); err == nil && writeFolder(p.folder, files) == nil {
+			return p, nil
+		}
+	}
+	p.folder, err = os.MkdirTemp("", "memestimate-python-")
+	if err != nil {
+		return nil, fail(exitOutput, "a temporary folder: %w", cause(err))
+	}
+	p.delete = func() { os.RemoveAll(p.folder) }
+	if err := writeFiles(p.folder, files); err != nil {
+		p.delete()
+		return nil, fail(exitOutput, "a temporary folder: %w", cause(err))
+	}
+	return p, nil
+}
+
+// writeFolder makes a folder with files, whole or not at all. That another process has made it meanwhile is as well.
+func writeFolder(folder string, files map[string][]byte) error {
+	made, err := os.MkdirTemp(filepath.Dir(folder), "making-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(made)
+	if err := writeFiles(made, files); err != nil {
+		return err
+	}
+	if err := os.Rename(made, folder); err != nil {
+		if _, there := os.Stat(folder); there != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFiles(folder string, files map[string][]byte) error {
+	for name, data := range files {
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs the Python package's command line with an interpreter. What the program prints goes to stderr: stdout
+// has the result alone. A signal that would end this process ends Python first.
+func (p *pythonPackage) run(ctx context.Context, e *env, interpreter string, stdout io.Writer, args ...string) error {
+	ctx, stop := signal.NotifyContext(ctx, endingSignals...)
+	defer stop()
+	c := exec.CommandContext(ctx, interpreter, append([]string{"-m", "memestimate"}, args...)...)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 5 * time.Second
+	c.Stdin, c.Stdout, c.Stderr = e.stdin, stdout, e.stderr
+	path := p.folder
+	if others := e.getenv("PYTHONPATH"); others != "" {
+		path += string(os.PathListSeparator) + others
+	}
+	c.Env = append(os.Environ(), "PYTHONPATH="+path)
+	if self, err := os.Executable(); err == nil {
+		c.Env = append(c.Env, "MEMESTIMATE="+self)
+	}
+	err := c.Run()
+	if ctx.Err() != nil {
+		return &exitError{code: 130}
+	}
+	if x, ok := errors.AsType[*exec.ExitError](err); ok && x.ExitCode() > 0 {
+		if x.ExitCode() == saidByPython {
+			return &exitError{code: exitInput}
+		}
+		return &scriptError{x.ExitCode()}
+	}
+	if err != nil {
+		return fail(exitInput, "%s: %w", quoteArg(interpreter), cause(err))
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+"""``memestimate WHAT``, typed in as a user does: the program finds Python, records with it, and answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = """
+import argparse, torch
+from torch import nn
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=8)
+width = parser.parse_args().width
+model = nn.Linear(width, width).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.ones(4, width, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print("a step")
+"""
+
+
+class Door:
+    """A folder with a script, and the program as it is typed there."""
+
+    def __init__(self, folder: Path, program: Path) -> None:
+        self.folder, self.program = folder, program
+        (folder / "train.py").write_text(TRAIN)
+        self.environ = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "VIRTUAL_ENV": sys.prefix}
+        self.environ.pop("PYTHONPATH", None)
+
+    def __call__(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.program), *words],
+            cwd=self.folder,
+            env={**self.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def door(tmp_path: Path, program: Path) -> Door:
+    return Door(tmp_path, program)
+
+
+def test_a_script_is_recorded_and_answered(door: Door) -> None:
+    done = door("--full=false", "--gpu", "t4", "--recording", "kept.mrec", "train.py", "--width", "1024")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("train.py: training as recorded\nfits Tesla T4: ")
+    assert "a step" in done.stderr
+    read = door("--full=false", "--gpu", "t4", "kept.mrec")
+    assert done.stdout.partition("\n")[2] == read.stdout.partition("\n")[2]
+    assert sorted(path.name for path in door.folder.iterdir()) == ["cache", "kept.mrec", "train.py"]
+
+
+def test_a_script_behind_its_launcher(door: Door) -> None:
+    done = door("--format", "json", "--steps", "2", "python", "-u", "train.py", "--width", "2048")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["model"]["name"] == "train.py"
+    assert answer["parameters"]["bytes"] == 4 * (2048 * 2048 + 2048)
+
+
+def test_flags_behind_a_script_are_its_own(door: Door) -> None:
+    done = door("train.py", "--gpu", "t4")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "train.py: error: unrecognized arguments: --gpu t4" in done.stderr
+    assert done.stderr.endswith(
+        "memestimate: train.py: the script failed, as it says above (exit code 2)\n"
+        "memestimate: hint: what is behind a script is its own: memestimate --gpu ... train.py\n"
+    )
+
+
+def test_python_without_torch(door: Door) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(door.folder / "bare")], check=True)
+    bare = door.folder / "bare" / "bin" / "python3"
+    done = door("train.py", VIRTUAL_ENV=str(door.folder / "bare"))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (f"memestimate: {bare} has no PyTorch\nmemestimate: hint: {bare} -m pip install torch\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["missing.py"], 3, "memestimate: missing.py: no such file\n"),
+        (["--python", "nowhere", "train.py"], 2, "memestimate: --python nowhere: "),
+        (["--bacth", "3", "train.py"], 2, "memestimate: unknown flag: --bacth\n"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(door: Door, words: list[str], code: int, said: str) -> None:
+    done = door(*words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(said), done.stderr
+
+
+def test_an_environment_without_python(door: Door) -> None:
+    done = door("train.py", VIRTUAL_ENV=str(door.folder))
+    assert done.returncode == 3
+    assert done.stderr == (
+        f"memestimate: VIRTUAL_ENV={door.folder}: no Python there\n"
+        "memestimate: hint: --python PATH names one that has PyTorch\n"
+    )
