@@ -83,7 +83,7 @@ func (f *inferer) rewind(m mark) {
 }
 
 // inferIf takes the branch that the condition names. Without a known condition it
-// infers both and takes the one whose outputs are larger, which it notes.
+// infers both and takes the one that makes and reads more bytes, which it notes.
 func inferIf(c *call) error {
 	f := c.inf
 	var branches [2]*onnxload.Graph
@@ -161,25 +161,44 @@ func (c *call) condition(i int) (branch int, known bool) {
 	return branch, ok
 }
 
-// larger reports whether a's outputs have more bytes than b's, or, with as many, a more nodes.
+// larger reports whether a makes and reads more bytes than b, or, with as many, has more nodes. What a branch puts out
+// says nothing of what it takes: both put out the same as a rule.
 func (f *inferer) larger(a, b *onnxload.Graph) bool {
-	diff, ok := Sub(f.outputBits(a), f.outputBits(b)).Int()
+	diff, ok := Sub(f.bits(a, map[onnxload.ValueID]bool{}), f.bits(b, map[onnxload.ValueID]bool{})).Int()
 	if !ok || diff == 0 {
 		return len(a.Nodes) > len(b.Nodes)
 	}
 	return diff > 0
 }
 
-// outputBits returns the size of a graph's outputs in bits, as far as it is known.
-func (f *inferer) outputBits(g *onnxload.Graph) Dim {
+// bits returns the size in bits, as far as it is known, of what a graph's nodes and those of its subgraphs make, and of
+// the weights that they read.
+func (f *inferer) bits(g *onnxload.Graph, seen map[onnxload.ValueID]bool) Dim {
 	sum := N(0)
-	for _, id := range g.Outputs {
+	add := func(id onnxload.ValueID) {
 		t := f.typeOf(id)
-		if !t.Shape.Ranked {
-			continue
+		if seen[id] || !t.Shape.Ranked || t.Of != nil {
+			return
 		}
+		seen[id] = true
 		n, _ := f.bound(Product(t.Shape.Dims...))
 		sum = Add(sum, Mul(N(t.Elem.Bits()), n))
+	}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		for _, id := range n.Out {
+			add(id)
+		}
+		for _, id := range n.In {
+			if f.m.Values[id].Init != nil {
+				add(id)
+			}
+		}
+		for _, a := range n.Attrs {
+			for _, body := range a.Graphs {
+				sum = Add(sum, f.bits(body, seen))
+			}
+		}
 	}
 	return sum
 }

@@ -39,7 +39,7 @@ func TestIf(t *testing.T) {
 		{"false", "cond = Constant value_int=0", "1.0,2.0", "y:2 u:2,3", "E", true, ""},
 		{"unknown, the first is larger", "cond = Identity flag", "1.0,2.0", "y:2,3", "T", false,
 			"the then_branch is taken, the larger one"},
-		{"unknown, the second is larger", "cond = Identity flag", "1.0,2.0,3.0,4.0,5.0,6.0,7.0", "y:7", "E", false,
+		{"unknown, the second is larger", "cond = Identity flag", "1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0", "y:11", "E", false,
 			"the else_branch is taken, the larger one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -283,5 +283,26 @@ func TestSequenceElements(t *testing.T) {
 		y = SequenceAt s five`), Options{})
 	if err == nil || !strings.Contains(err.Error(), "position 5 is outside a sequence of 2") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// TestIfTakesTheHeavierBranch holds the branch that takes more on its way, though both put out the same.
+func TestIfTakesTheHeavierBranch(t *testing.T) {
+	r := mustInfer(t, `
+		in flag:bool:- x:4,8
+		w = Constant value_floats=1,2,3,4
+		y = If flag then_branch=&T else_branch=&E
+		out y
+		graph T
+		t = Relu x
+		out t
+		graph E
+		big = Concat x x x x axis=0
+		e = Slice big s0 s4
+		s0 = Constant value_ints=0
+		s4 = Constant value_ints=4
+		out e`, Options{})
+	if w := flowOf(t, r, 1); w.Body.Name != "E" {
+		t.Errorf("takes %s, want the branch that makes more", w.Body.Name)
 	}
 }
