@@ -86,10 +86,7 @@ func (a *Asked) weight() int64 {
 // answer changes.
 func (d *Dependence) String() string {
 	text := "depends on data: " + plural(len(d.Places), "place")
-	size := mib(d.Bytes)
-	if d.Bytes >= 1<<30 {
-		size = fmt.Sprintf("%.2f GiB", float64(d.Bytes)/(1<<30))
-	}
+	size := inGiB(d.Bytes)
 	switch {
 	case d.Unweighed == len(d.Places):
 		return text + ", not weighed"

@@ -205,6 +205,14 @@ func planNotes(plan program.Plan, p *program.Program) (notes []Note) {
 // mib is a size in a sentence.
 func mib(bytes int64) string { return fmt.Sprintf("%.2f MiB", float64(bytes)/(1<<20)) }
 
+// inGiB is mib for what may be large.
+func inGiB(bytes int64) string {
+	if bytes < 1<<30 {
+		return mib(bytes)
+	}
+	return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
+}
+
 // searchNotes say what cuDNN's searches for its fastest engines take.
 func searchNotes(l *timeline.Log) []Note {
 	most := int64(0)

@@ -27,6 +27,17 @@ type Peak struct {
 	Live       []Live           `json:"live"` // the largest tensors at that moment
 }
 
+// An OnGPU is what a process takes of one of its GPUs, as Peak has it.
+type OnGPU struct {
+	GPU        int32 `json:"gpu"`
+	Allocated  int64 `json:"allocated_bytes"`
+	Reserved   int64 `json:"reserved_bytes"`
+	Device     int64 `json:"device_bytes"`
+	Likely     int64 `json:"likely_bytes"`
+	Safe       int64 `json:"safe_bytes"`
+	UpperBound int64 `json:"upper_bound_bytes"`
+}
+
 // A Live is memory that is held at the peak, by layer and category.
 type Live struct {
 	Layer    string `json:"layer"`

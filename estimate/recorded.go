@@ -20,6 +20,9 @@ import (
 // is; of the step only where it runs and what it may take count, and without a GPU it runs on the one that it was
 // recorded for.
 func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
+	if rec.GPUs > 1 {
+		return recordedOnEach(rec, opt)
+	}
 	sum := rec.Summary()
 	r := recordedModel(rec, sum, opt.Name)
 	step := Step{}
@@ -310,7 +313,7 @@ func LargestRecorded(family *recording.Family, opt Options, memory int64) (*Fitt
 		if err != nil {
 			return Point{Batch: batch}, err
 		}
-		sim, run, err := replayRecording(rec, step)
+		sim, run, err := replayLargest(rec, step)
 		if err != nil {
 			if batch > 1 {
 				return Point{Batch: batch}, nil // too large for the arithmetic

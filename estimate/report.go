@@ -22,6 +22,7 @@ type Report struct {
 	Gradients   *Size          `json:"gradients,omitempty"`       // of the parameters, when all of them exist
 	Optimizer   *Size          `json:"optimizer_state,omitempty"` // after the first step
 	Peak        *Peak          `json:"peak,omitempty"`
+	GPUs        []OnGPU        `json:"gpus,omitempty"`       // of a process that used several; the rest is of the one with the most
 	Generation  *Generation    `json:"generation,omitempty"` // of an inference that generates text
 	OOM         *OOM           `json:"oom,omitempty"`        // when a limit is set that the run does not survive
 	// how often the allocator gives all that it has cached back, to ask again: with a limit that the run does not fit

@@ -44,6 +44,9 @@ func (d *decoder) run() error {
 		}
 		return d.fail("no recording: its format is %.60q, wanted %q", f, Format)
 	}
+	if n := d.rec.GPUs; n < 0 || n > maxGPUs {
+		return d.fail("a process of %d GPUs, wanted at most %d", n, maxGPUs)
+	}
 	for {
 		d.line++
 		if err := d.begin(); err != nil {
@@ -158,6 +161,11 @@ func (d *decoder) event(k Kind) (err error) {
 		e.A = d.rec.Storages
 		if err == nil {
 			e.Bytes, err = d.bytes()
+		}
+		if err == nil && d.json.PeekKind() != ']' {
+			if e.B, err = d.small("a GPU"); err == nil && e.B >= d.rec.gpus() {
+				return d.fail("GPU %d of %d, which are numbered from 0", e.B, d.rec.gpus())
+			}
 		}
 		d.rec.Storages++
 		d.live = append(d.live, true)

@@ -25,6 +25,7 @@ type Header struct {
 
 	WorldSize int    `json:"world_size"`
 	Rank      int    `json:"rank"`
+	GPUs      int32  `json:"gpus,omitempty"` // that the process used; 0 for one
 	AllocConf string `json:"alloc_conf"`
 
 	Benchmark bool     `json:"cudnn_benchmark"`
@@ -113,7 +114,7 @@ type Kind uint8
 // The kinds of events, with the fields of Event that each uses.
 const (
 	CallEvent    Kind = iota // A: index into Calls
-	Alloc                    // A: storage, Bytes
+	Alloc                    // A: storage, B: the GPU that it is on, Bytes
 	Free                     // A: storage
 	Resize                   // A: storage, Bytes
 	Is                       // A: storage, What: a Role, B: text of its name

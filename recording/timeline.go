@@ -149,6 +149,9 @@ func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 			break
 		}
 	}
+	for i := range p.blocks {
+		p.blocks[i] = noBlock // of a storage on another GPU
+	}
 	p.mark(0, timeline.Load)
 	p.play()
 	p.run.Log = p.log

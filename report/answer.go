@@ -255,6 +255,7 @@ func shares(all []piece, cells int) []int {
 func (a *Answer) places(s *screen) {
 	r, unit := a.Report, largeUnit(a.Report.Peak.Safe)
 	s.gap()
+	s.gpus(r, unit)
 	s.text("peak", Moment(r.Peak.Phase, r.Peak.Step, r.Peak.Layer))
 	s.layers(LargestLayers(r, 5), unit)
 	var items []string
@@ -282,6 +283,18 @@ func (a *Answer) places(s *screen) {
 		}
 		s.text("batch", text)
 	}
+}
+
+// gpus says what a process takes of each of its GPUs; all else is of the one with the most.
+func (s *screen) gpus(r *estimate.Report, unit sizeUnit) {
+	items := make([]string, len(r.GPUs))
+	for i, g := range r.GPUs {
+		items[i] = fmt.Sprintf("cuda:%d %s, safe %s %s", g.GPU, unit.format(g.Device), unit.format(g.Safe), unit.name)
+		if g.Device == r.Peak.Device && g.Safe == r.Peak.Safe {
+			items[i] += " (above)"
+		}
+	}
+	s.row("GPUs", items)
 }
 
 // layers lists layers on two lines, with as much of their names as there is room for.

@@ -176,9 +176,12 @@ def test_as_many_tokens_come_as_go(rec: memestimate.Recorder) -> None:
 
 
 def test_one_process_on_several_gpus_is_told_what_to_do(tmp_path: Path) -> None:
-    with memestimate.record(tmp_path / "x"):
+    with memestimate.record(tmp_path / "x") as recorder:
         assert nn.DataParallel(nn.Linear(4, 4)).cuda()(torch.ones(2, 4, device="cuda")).shape == (2, 4)
+        assert [text for code, text in recorder.notes if code == "gpus"] == [
+            "nn.DataParallel takes all GPUs that it sees, and was recorded with one: --gpus N for more"
+        ]
     with memestimate.record(tmp_path / "x", world_size=2):
         net = nn.DataParallel(nn.Linear(4, 4)).cuda()
-        with pytest.raises(NotImplementedError, match="with a world size of 1 it is recorded as on one GPU"):
+        with pytest.raises(NotImplementedError, match="without --world-size and with --gpus 2"):
             net(torch.ones(2, 4, device="cuda"))

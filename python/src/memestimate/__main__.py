@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gpu", default="h200", help="the GPU to pretend (memestimate gpus lists them; default h200)")
     parser.add_argument("--steps", type=int, default=3, help="end after so many training steps; 0: never (default 3)")
     parser.add_argument("--world-size", type=int, default=1, help="processes of the job (default 1)")
+    parser.add_argument("--gpus", type=int, default=1, help="GPUs that the one process sees and may use (default 1)")
     parser.add_argument("--rank", type=int, default=0, help="which of them is recorded (default 0)")
     parser.add_argument(
         "--real", action="store_true", help="compute on the CPU, too, for steps that depend on values; takes its time"

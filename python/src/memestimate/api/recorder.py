@@ -41,6 +41,8 @@ class Recorder(CoreRecorder):
         The GPU to pretend: a name that ``memestimate gpus`` lists, or a `GPU`.
     world_size, rank : int
         Of the process group that a distributed script shall see.
+    gpus : int
+        How many GPUs the process sees.
     steps : int
         Raise `Enough` when another step begins after so many; 0 for never.
     way : {"fake-cuda", "fake-cuda-no-driver", "fake-cpu", "real-cpu"}, optional
@@ -69,6 +71,7 @@ class Recorder(CoreRecorder):
         gpu: str | GPU = "h200",
         world_size: int = 1,
         rank: int = 0,
+        gpus: int = 1,
         steps: int = 0,
         way: Way | None = None,
         change: Change | None = None,
@@ -78,9 +81,13 @@ class Recorder(CoreRecorder):
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of a world of {world_size}: ranks are 0 to {world_size - 1}")
+        if gpus < 1 or (gpus > 1 and world_size > 1):
+            raise ValueError(f"{gpus} GPUs in each of {world_size} processes: of several processes each has one")
         found = find(gpu)
         taken, why = _choose(way)
-        header = _header(found, taken, world_size, rank)
+        if gpus > 1 and (why or taken == "fake-cpu"):
+            raise ValueError(f"{gpus} GPUs in a process need a build of PyTorch with CUDA: {why}")
+        header = _header(found, taken, world_size, rank) | ({"gpus": gpus} if gpus > 1 else {})
         super().__init__(
             Writer(path, header),
             RULES,
@@ -90,6 +97,7 @@ class Recorder(CoreRecorder):
             taken,
             by_host=taken == "fake-cpu" or bool(why),
             why=why,
+            gpus=gpus,
             end=time.monotonic() + seconds if seconds else math.inf,
         )
         self.wanted = steps
@@ -110,6 +118,7 @@ def record(
     gpu: str | GPU = "h200",
     world_size: int = 1,
     rank: int = 0,
+    gpus: int = 1,
     real: bool = False,
     compile: bool = True,
 ) -> Recorder:
@@ -123,6 +132,8 @@ def record(
         The GPU to pretend: a name that ``memestimate gpus`` lists, or a `GPU`.
     world_size, rank : int
         Of the process group that a distributed script shall see.
+    gpus : int
+        How many GPUs the process sees, as ``device_map="auto"`` and pipelines in one process use them.
     real : bool
         Compute everything on the CPU as well: what depends on values is then what they say.
     compile : bool
@@ -134,7 +145,7 @@ def record(
         A context manager. Its `Recorder.step` says where a step ends that no optimizer ends.
     """
     way: Way | None = "real-cpu" if real else None
-    return Recorder(path, gpu=gpu, world_size=world_size, rank=rank, way=way, compile=compile)
+    return Recorder(path, gpu=gpu, world_size=world_size, rank=rank, gpus=gpus, way=way, compile=compile)
 
 
 def _choose(asked: Way | None) -> tuple[Way, str]:

@@ -42,6 +42,7 @@ def record(asked: argparse.Namespace) -> int:
             gpu=asked.gpu,
             world_size=asked.world_size,
             rank=asked.rank,
+            gpus=asked.gpus,
             steps=asked.steps,
             way=way,
             change=change,
@@ -125,7 +126,7 @@ def _again(asked: argparse.Namespace, folder: str, recorder: Recorder, change: C
     with tempfile.TemporaryDirectory(prefix="memestimate-") as own:
         output = Path(own) / "outcome.json"
         words = ["--gpu", asked.gpu, "--steps", str(asked.steps), "--once"]
-        words += ["--world-size", str(asked.world_size), "--rank", str(asked.rank)]
+        words += ["--world-size", str(asked.world_size), "--rank", str(asked.rank), "--gpus", str(asked.gpus)]
         words += ["--change", change.to_json(), "--output", str(output), *(["-m"] if asked.module else [])]
         words += ["--looked", str(recorder.batches.looked)]
         words += ["--no-compile"] if asked.no_compile else []

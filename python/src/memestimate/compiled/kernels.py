@@ -43,8 +43,8 @@ class Kernel:
 
     def _on_clones(self, args: tuple[Any, ...]) -> None:
         """What a timed launch makes: copies of what it writes in place, where they do not make a new peak."""
-        storages = self._session.storages
-        room = storages.peak - storages.allocated  # copy_args_to_cpu_if_needed
+        level = self._session.storages.levels[max(self._session.here, 0)]
+        room = level.peak - level.allocated  # copy_args_to_cpu_if_needed
         clones = []
         for i in self._changed:
             if i < len(args) and isinstance(args[i], FakeTensor):

@@ -21,6 +21,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .kinds import Kinds
+from .tensors import tensors
 
 if TYPE_CHECKING:
     from .session import Rules, Session
@@ -106,7 +107,7 @@ class Capture(TorchDispatchMode):
             args = tuple(to_cuda(a) for a in args)
             kwargs = {key: to_cuda(value) for key, value in kwargs.items()}
         if kwargs.get("device") is not None and self._session.world_size == 1:
-            kwargs["device"] = self._one(torch.device(kwargs["device"]))
+            kwargs["device"] = self._named(torch.device(kwargs["device"]))
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)  # PyTorch itself tries something out on fake tensors, as DTensor does
         pretended = False
@@ -119,23 +120,44 @@ class Capture(TorchDispatchMode):
         if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
             return self._rules.on_host(self._session, func, args, kwargs)
         with self._lock:
-            return self._on_gpu(func, types, args, kwargs)
+            if self._session.gpus == 1:
+                return self._on_gpu(func, types, args, kwargs)
+            before = self._session.here
+            self._session.here = self._of(args, kwargs)
+            try:
+                return self._on_gpu(func, types, args, kwargs)
+            finally:
+                self._session.here = before
 
-    def _one(self, device: torch.device) -> torch.device:
-        """The one GPU of a process that uses one, whichever it names.
+    def _of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """The GPU on which a call makes its results."""
+        devices = [kwargs.get("device"), *(t.device for t in tensors([*args, *kwargs.values()]))]
+        return next((d.index or 0 for d in devices if d is not None and d.type == "cuda"), 0)
+
+    def _named(self, device: torch.device) -> torch.device:
+        """The GPU that a program means: where it gives no number, its current one.
 
         Raises
         ------
         RuntimeError
-            The program uses another one, too.
+            There is no such GPU, or the process has one and uses another one, too.
         """
-        if device.type != "cuda" or device.index is None:
+        if device.type != "cuda":
+            return device
+        if (gpus := self._session.gpus) > 1:
+            here = self._session.here
+            number = device.index if device.index is not None else here if here >= 0 else torch.cuda.current_device()
+            if number >= gpus:
+                raise RuntimeError(f"the program uses cuda:{number}: record it with --gpus {number + 1}")
+            return torch.device("cuda", number)
+        if device.index is None:
             return device
         if self.number is None:
             self.number = device.index
         if device.index not in (self.number, 0):  # tensors say that they are on cuda:0
             raise RuntimeError(
-                f"the program uses cuda:{self.number} and cuda:{device.index}: a recording has one GPU in a process"
+                f"the program uses cuda:{self.number} and cuda:{device.index}: "
+                f"record it with --gpus {max(self.number, device.index) + 1}"
             )
         return torch.device("cuda", 0)
 

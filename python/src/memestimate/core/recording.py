@@ -57,9 +57,11 @@ class Recording:
     quiet: bool = False
     seen: list[str] | None = None
     calls: int = 0
-    stream: int = 0
+    gpus: int = 1
+    here: int = -1
     steps: int = 0
     alone: bool = field(init=False)
+    streams: list[int] = field(init=False)
     storages: Storages = field(init=False)
     encoder: Encoder = field(init=False)
     frames: Frames = field(init=False)
@@ -71,8 +73,9 @@ class Recording:
     _logged: tuple[int, int] = field(default=(0, 0), init=False)  # thread and stream of what was written last
 
     def __post_init__(self) -> None:
-        self.alone = self.by_host
-        self.storages = Storages(self.writer)
+        self.alone = self.by_host or self.gpus > 1
+        self.streams = [0] * self.gpus
+        self.storages = Storages(self.writer, self.gpus)
         self.encoder = Encoder(self.writer, self.storages)
         self.frames = Frames(self.writer)
         self.fake = PretendMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
@@ -107,7 +110,7 @@ class Recording:
         if stride is None:
             stride = [math.prod(size[i + 1 :]) for i in range(len(size))]
         function = torch.ops.aten.empty_strided.default
-        device = torch.device("cuda", 0)
+        device = torch.device("cuda", max(self.here, 0))
         out = self.fake.__torch_dispatch__(function, (), (list(size), list(stride)), {"dtype": dtype, "device": device})
         assert isinstance(out, torch.Tensor)
         return out
@@ -142,7 +145,7 @@ class Recording:
         if births:
             self.follow_stream()
         self.writer.events(("call", op, arguments, results, frame, module), *births)
-        call = Call(func, args, kwargs, out, [serial for _, serial, _ in births])
+        call = Call(func, args, kwargs, out, [birth[1] for birth in births])
         for look in self.rules.logged:
             look(self, call)
         if self.phases.backward_depth:
@@ -166,9 +169,10 @@ class Recording:
 
     def follow_stream(self) -> None:
         """Write down the stream that is in use, which the next request is for, where it is another than before."""
-        if self.stream != self._logged[1]:
-            self._logged = self._logged[0], self.stream
-            self.writer.event("stream", self.stream)
+        stream = self.streams[max(self.here, 0)]
+        if stream != self._logged[1]:
+            self._logged = self._logged[0], stream
+            self.writer.event("stream", stream)
 
     def mark(self, tensor: torch.Tensor, kind: str, name: str) -> None:
         """Say what a tensor's storage is: parameter, buffer, gradient, state, input or label."""
@@ -187,7 +191,7 @@ class Recording:
         """Take note that all optimizers have stepped and another forward begins."""
         raise NotImplementedError
 
-    def _births(self, value: Any) -> list[tuple[str, int, int]]:
+    def _births(self, value: Any) -> list[tuple[Any, ...]]:
         serials = []
         for tensor in (part for whole in tensors(value) for part in held(whole)):
             if tensor.device.type == "cuda":

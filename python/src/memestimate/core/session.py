@@ -43,8 +43,12 @@ class Session(Protocol):
         How many were logged.
     steps
         How many training steps have ended.
-    stream
-        The number of the stream that is in use.
+    gpus
+        How many GPUs this process has.
+    here
+        The GPU of the call that is being answered, -1 between calls.
+    streams
+        The number of the stream that is in use, on each GPU.
     capture
         Within it, what handlers compute is recorded as what the program computes.
     composites
@@ -61,7 +65,9 @@ class Session(Protocol):
     seen: list[str] | None
     calls: int
     steps: int
-    stream: int
+    gpus: int
+    here: int
+    streams: list[int]
     writer: Writer
     storages: Storages
     frames: Frames

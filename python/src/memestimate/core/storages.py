@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -18,6 +20,15 @@ def rounded(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 
+@dataclass
+class Level:
+    """What the storages of one GPU take, in bytes."""
+
+    allocated: int = 0
+    peak: int = 0  # since the program last began to count anew
+    highest: int = 0
+
+
 class Storages:
     """Serial numbers of the GPU storages that are alive.
 
@@ -26,14 +37,15 @@ class Storages:
     reference from Python *or* C++ has gone.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, gpus: int = 1) -> None:
         self._writer = writer
+        self.levels = [Level() for _ in range(gpus)]
         self._known: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._bytes: dict[int, int] = {}
+        self._elsewhere: dict[int, int] = {}  # the GPUs of storages that are not on the first
         self._next = 0
         self.closed = False
-        self.allocated = 0
-        self.peak = 0  # since the program last began to count anew
+        self.allocated = 0  # of all GPUs
         self.highest = 0
         self.highest_of_step = 0
         self.on_death: Callable[[int], object] = lambda serial: None
@@ -50,6 +62,8 @@ class Storages:
         self._next += 1
         self._known[address] = serial, weakref.ref(storage, self._death(address, serial))
         self._bytes[serial] = storage.nbytes()
+        if len(self.levels) > 1 and tensor.device.index:
+            self._elsewhere[serial] = tensor.device.index
         return serial, True
 
     @property
@@ -61,23 +75,31 @@ class Storages:
         """Bytes of a storage's block."""
         return rounded(self._bytes[serial])
 
+    def gpu(self, serial: int) -> int:
+        """The GPU that a storage is on."""
+        return self._elsewhere.get(serial, 0)
+
     def forget(self, serials: list[int]) -> None:
         """Take the newest storages for never made; none of them was logged."""
         for address in [a for a, (serial, _) in self._known.items() if serial in serials]:
             del self._known[address]  # and the weak reference, so that nobody is told of its death
         for serial in serials:
             del self._bytes[serial]
+            self._elsewhere.pop(serial, None)
         self._next -= len(serials)
 
-    def born(self, serial: int) -> tuple[str, int, int]:
+    def born(self, serial: int) -> tuple[Any, ...]:
         """Count a new storage as allocated and return the event that says so."""
-        size = self._bytes[serial]
-        self.allocated += rounded(size)
-        self._rose()
-        return "alloc", serial, size
+        size, gpu = self._bytes[serial], self.gpu(serial)
+        self._add(gpu, rounded(size))
+        return ("alloc", serial, size, gpu) if gpu else ("alloc", serial, size)
 
-    def _rose(self) -> None:
-        self.peak = max(self.peak, self.allocated)
+    def _add(self, gpu: int, size: int) -> None:
+        level = self.levels[gpu]
+        level.allocated += size
+        level.peak = max(level.peak, level.allocated)
+        level.highest = max(level.highest, level.allocated)
+        self.allocated += size
         self.highest = max(self.highest, self.allocated)
         self.highest_of_step = max(self.highest_of_step, self.allocated)
 
@@ -87,8 +109,7 @@ class Storages:
         if before != size:
             self._bytes[serial] = size
             self._writer.event("resize", serial, size)
-            self.allocated += rounded(size) - rounded(before)
-            self._rose()
+            self._add(self.gpu(serial), rounded(size) - rounded(before))
 
     def of_address(self, tensor: torch.Tensor) -> int:
         """The serial number of a tensor's storage; -1 for one that was not logged."""
@@ -109,11 +130,11 @@ class Storages:
             known = self._known.get(address)
             if known is not None and known[0] == serial:
                 del self._known[address]
-            size = self._bytes.pop(serial, None)
+            size, gpu = self._bytes.pop(serial, None), self._elsewhere.pop(serial, 0)
             self.kinds.pop(serial, None)
             self.on_death(serial)
             if size is not None and not self.closed:
                 self._writer.freed(serial)
-                self.allocated -= rounded(size)
+                self._add(gpu, -rounded(size))
 
         return died

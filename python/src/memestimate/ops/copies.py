@@ -60,7 +60,7 @@ def copy_(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords)
         if session.part(Values).likely(source):
             known = session.part(Unknown).copied(source, source.dtype)
         return session.part(Unknown).run(func, (target, known, *args[2:]), kwargs)
-    if isinstance(source, FakeTensor):
+    if isinstance(source, FakeTensor) and source.device == target.device:
         return NotImplemented
     session.log(func, args, kwargs, target)
     session.part(Values).follow(func, args, kwargs, target)

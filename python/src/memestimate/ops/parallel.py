@@ -17,26 +17,10 @@ from ..pretend.buckets import Buckets
 from ..values.values import Values
 
 
-def _threaded(session: Session) -> None:
-    """Say of one process on several GPUs what can be done, before it looks for the others."""
-    forward = torch.nn.DataParallel.forward
-
-    def run(module: Any, *inputs: Any, **kwargs: Any) -> Any:
-        if (n := len(module.device_ids)) > 1:
-            raise NotImplementedError(
-                f"nn.DataParallel on {n} GPUs of one process cannot be recorded: with a world size of 1 it is recorded "
-                "as on one GPU, which has the whole batch then; DistributedDataParallel is recorded as it is"
-            )
-        return forward(module, *inputs, **kwargs)
-
-    session.patches.set(torch.nn.DataParallel, "forward", run)
-
-
 def install(session: Session) -> None:
     """Answer `init_process_group` with a fake group of the size asked for."""
     import torch.distributed as dist
 
-    _threaded(session)
     if not dist.is_available():
         return
     c10d: Any = torch._C._distributed_c10d

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from torch.utils._device import _device_constructors
 from ..core.gpus import CONTEXT
 from ..core.pinned import Pinned
 from ..core.session import Session
+from ..core.storages import Level
 from .out_of_memory import OutOfMemory
 from .replay import Replay
 from .streams import DefaultGenerator, Event, Generator, Graph, Stream, Switch
@@ -24,21 +26,60 @@ _COUNTS = ("num_ooms", "num_alloc_retries", "num_sync_all_streams", "num_device_
 
 
 class Device:
-    """The pretended GPU: properties, streams, events, memory counters."""
+    """The pretended GPUs: properties, streams, events, memory counters."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.default = self._current = Stream(number=0)
+        self._thread = threading.local()  # whose current GPU is in it
+        Stream._device = self
+        self.default = [Stream(i, number=0) for i in range(session.gpus)]
+        self._current = list(self.default)
 
     @property
-    def current(self) -> Stream:
-        """The stream that is in use."""
-        return self._current
+    def index(self) -> int:
+        """The current GPU of this thread."""
+        return getattr(self._thread, "index", 0)
 
-    @current.setter
-    def current(self, stream: Stream) -> None:
-        self._current = stream
-        self._session.stream = stream.stream_id
+    def index_of(self, device: Any = None) -> int:
+        """The GPU that a program means by a number, a name or a device, or by none."""
+        if self._session.gpus == 1:
+            return 0
+        if isinstance(device, str):
+            device = torch.device(device)
+        number = device.index if isinstance(device, torch.device) else device
+        if number is None or number < 0:
+            return self.index
+        if number >= self._session.gpus:
+            raise RuntimeError(f"the program uses cuda:{number}: record it with --gpus {number + 1}")
+        return int(number)
+
+    def exchange(self, device: Any) -> int:
+        """Make a GPU the current one; a negative number changes nothing. Returns the one before."""
+        before = self.index
+        self._thread.index = self.index_of(device)
+        return before
+
+    def current(self, device: Any = None) -> Stream:
+        """The stream that is in use on a GPU."""
+        return self._current[self.index_of(device)]
+
+    def use(self, stream: Stream) -> None:
+        """Put a stream in use, and make its GPU the current one."""
+        self._thread.index = stream.device_index
+        self._current[stream.device_index] = stream
+        self._session.streams[stream.device_index] = stream.stream_id
+
+    def enter(self, stream: Stream) -> tuple[int, Stream]:
+        """Put a stream in use; returns the GPU that was the current one, and the stream that was in use on its own."""
+        before = self.index, self._current[stream.device_index]
+        self.use(stream)
+        return before
+
+    def leave(self, before: tuple[int, Stream]) -> None:
+        """Put in use what was before."""
+        index, stream = before
+        self.use(stream)
+        self._thread.index = index
 
     def _properties(self) -> dict[str, Answer]:
         gpu = self._session.gpu
@@ -62,19 +103,23 @@ class Device:
             gcnArchName="",
             uuid="GPU-00000000-0000-0000-0000-000000000000",
         )
+
+        def chosen(device: Any) -> None:
+            self.exchange(device)
+
         return {
             "is_available": lambda: True,
             "is_initialized": lambda: True,
             "init": lambda: None,
             "_lazy_init": lambda: None,
             "_lazy_call": lambda callable, **_: None,
-            "device_count": lambda: max(1, self._session.world_size),
-            "current_device": lambda: 0,
-            "current_device_index": lambda: 0,
-            "set_device": lambda device: None,
-            "set_device_index": lambda device: None,
-            "_exchange_device": lambda device: 0,
-            "_maybe_exchange_device": lambda device: 0,
+            "device_count": lambda: max(self._session.gpus, self._session.world_size),
+            "current_device": lambda: self.index,
+            "current_device_index": lambda: self.index,
+            "set_device": chosen,
+            "set_device_index": chosen,
+            "_exchange_device": self.exchange,
+            "_maybe_exchange_device": self.exchange,
             "synchronize": lambda device=None: None,
             "ipc_collect": lambda: None,
             "get_device_properties": lambda device=None: properties,
@@ -96,21 +141,28 @@ class Device:
         event = self._session.writer.event
         total = self._session.gpu.memory
 
+        def level(device: Any = None) -> Level:
+            return storages.levels[self.index_of(device)]
+
+        def info(device: Any = None) -> tuple[int, int]:
+            return total - CONTEXT - level(device).allocated, total
+
         def reset_peak(device: Any = None) -> None:
-            storages.peak = storages.allocated
+            found = level(device)
+            found.peak = found.allocated
             event("reset_peak")
 
         def stats(device: Any = None) -> dict[str, int]:
             found: dict[str, int] = defaultdict(int, dict.fromkeys(_COUNTS, 0))
             for kind in ("allocated", "reserved", "active", "requested"):
-                found[f"{kind}_bytes.all.current"] = storages.allocated
-                found[f"{kind}_bytes.all.peak"] = storages.peak
+                found[f"{kind}_bytes.all.current"] = level(device).allocated
+                found[f"{kind}_bytes.all.peak"] = level(device).peak
             for when in ("current", "peak"):
-                found[f"reserved_bytes.all.{when}"] = reserved()
+                found[f"reserved_bytes.all.{when}"] = reserved(device)
             return found
 
         def reserved(device: Any = None) -> int:
-            return self._session.part(Replay).reserved()
+            return self._session.part(Replay).reserved(self.index_of(device))
 
         def dump(filename: Any = "dump_snapshot.pickle", *_: Any, **__: Any) -> None:
             if not self._session.part(Replay).snapshot(os.fspath(filename)):
@@ -123,15 +175,15 @@ class Device:
             return None
 
         return {
-            "memory_allocated": lambda device=None: storages.allocated,
-            "max_memory_allocated": lambda device=None: storages.peak,
+            "memory_allocated": lambda device=None: level(device).allocated,
+            "max_memory_allocated": lambda device=None: level(device).peak,
             "memory_reserved": reserved,
             "max_memory_reserved": reserved,
             "memory_cached": reserved,
             "max_memory_cached": reserved,
-            "mem_get_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
-            "get_memory_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
-            "device_memory_used": lambda device=None: storages.allocated,
+            "mem_get_info": info,
+            "get_memory_info": info,
+            "device_memory_used": lambda device=None: level(device).allocated,
             "memory_usage": lambda device=None: 0,
             "memory_stats": stats,
             "memory_stats_as_nested_dict": lambda device=None: {},
@@ -149,9 +201,6 @@ class Device:
         }
 
     def _streams(self) -> dict[str, Answer]:
-        def set_stream(stream: Stream) -> None:
-            self.current = stream
-
         return {
             "Stream": Stream,
             "Event": Event,
@@ -159,9 +208,9 @@ class Device:
             "CUDAGraph": Graph,
             "graph_pool_handle": Stream,
             "stream": Switch,
-            "current_stream": lambda device=None: self.current,
-            "default_stream": lambda device=None: self.default,
-            "set_stream": set_stream,
+            "current_stream": self.current,
+            "default_stream": lambda device=None: self.default[self.index_of(device)],
+            "set_stream": self.use,
         }
 
     def _random(self) -> dict[str, Answer]:
@@ -173,7 +222,7 @@ class Device:
 
         return {
             "get_rng_state": state,
-            "get_rng_state_all": lambda: [state()],
+            "get_rng_state_all": lambda: [state() for _ in range(self._session.gpus)],
             "set_rng_state": nothing,
             "set_rng_state_all": nothing,
             "manual_seed": nothing,
@@ -192,7 +241,6 @@ class Device:
 def install(session: Session) -> None:
     """Put the answers in place."""
     device = session.part(Device)
-    Stream._device = device
     answers = device._properties() | device._memory() | device._streams() | device._random()
     modules = (
         torch.cuda,
@@ -209,12 +257,15 @@ def install(session: Session) -> None:
             if module is not None and callable(getattr(module, name, None)):
                 session.patches.set(module, name, answer)
     session.patches.set(torch, "Generator", Generator)
-    session.patches.set(torch.cuda, "default_generators", (DefaultGenerator(),) * max(1, session.world_size))
+    count = max(session.gpus, session.world_size)
+    session.patches.set(torch.cuda, "default_generators", (DefaultGenerator(),) * count)
     session.patches.set(torch.cuda.graph, "default_capture_stream", None)
     session.patches.set(torch._C, "_host_emptyCache", lambda: None)
     # C++ up to 2.6 counts GPUs for it, later versions ask how they were built; FSDP goes by it.
     for name in ("_get_accelerator", "_accelerator_getAccelerator"):
         session.patches.set(torch._C, name, lambda check=None: torch.device("cuda"))
+    for name in ("_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"):
+        session.patches.set(torch._C, name, device.exchange)
     pinned = session.pinned
     session.patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
     session.patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))

@@ -50,11 +50,13 @@ class OutOfMemory:
         limit = int(gpu.memory * self.fraction)
         room = min(limit, gpu.memory - CONTEXT)
         sizes = [storages.size(serial) for serial in serials]
-        wanted, level = max(sizes, default=0), storages.allocated + sum(sizes)
+        on = storages.gpu(serials[0]) if serials else 0
+        held = storages.levels[on]
+        wanted, level = max(sizes, default=0), held.allocated + sum(sizes)
         if not sizes or level <= min(room, max(self._sure, int(room * self._part))) or not self._is_caught():
             return
         # Where the program was given less in the middle of its run, a replay with that fails before.
-        if level <= room and (storages.highest > room or self._fits(level, sizes, limit)):
+        if level <= room and (held.highest > room or self._fits(level, sizes, limit, on)):
             return
         self._sure, self._part = 0, _FRAGMENTED
         storages.forget(serials)
@@ -62,21 +64,21 @@ class OutOfMemory:
         self._session.note(
             "memory", f"tensors were kept to {room / 2**30:.2f} GiB, as the program catches that it is out of memory"
         )
-        asked, total, used = (n / 2**30 for n in (wanted, room, storages.allocated))
+        asked, total, used = (n / 2**30 for n in (wanted, room, held.allocated))
         raise torch.cuda.OutOfMemoryError(
-            f"CUDA out of memory. Tried to allocate {asked:.2f} GiB. GPU 0 has a total capacity of {total:.2f} GiB of "
-            f"which {total - used:.2f} GiB is free. Of the allocated memory {used:.2f} GiB is allocated by PyTorch."
+            f"CUDA out of memory. Tried to allocate {asked:.2f} GiB. GPU {on} has a total capacity of {total:.2f} GiB "
+            f"of which {total - used:.2f} GiB is free. Of the allocated memory {used:.2f} GiB is allocated by PyTorch."
         )
 
-    def _fits(self, level: int, sizes: list[int], limit: int) -> bool:
+    def _fits(self, level: int, sizes: list[int], limit: int, gpu: int) -> bool:
         """Whether the allocator has room for storages beside what tensors and kernels take."""
-        replay, gpu = self._session.part(Replay), self._session.gpu
+        replay, memory = self._session.part(Replay), self._session.gpu.memory
         found, context, room = None, 0, 0
         while found is None or context != int(found["context_bytes"]):  # which grows with the handles in use
             context = self._context if found is None else int(found["context_bytes"])
-            room = min(limit, gpu.memory - context)
+            room = min(limit, memory - context)
             # With a limit it says what is needed without, and where it fails.
-            found = replay.answer("--memory-limit", str(room), pending=sizes)
+            found = replay.answer("--memory-limit", str(room), pending=sizes, gpu=gpu)
             if found is None:
                 return True
         self._context = context

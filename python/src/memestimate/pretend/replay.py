@@ -27,25 +27,28 @@ class Replay:
         self._at = -1  # calls and live bytes for which `_last` is the answer
         self._last: dict[str, Any] | None = None
 
-    def reserved(self) -> int:
+    def reserved(self, gpu: int = 0) -> int:
         """The most that was reserved so far; what tensors took where the program that knows is not installed."""
         at = self._session.calls
         if at != self._at:
             self._at, self._last = at, self.answer() or self._last
-        highest = self._session.storages.highest
-        return highest if self._last is None else max(int(self._last["peak"]["reserved_bytes"]), highest)
+        highest = self._session.storages.levels[gpu].highest
+        if self._last is None:
+            return highest
+        found = self._last["gpus"][gpu] if "gpus" in self._last else self._last["peak"]
+        return max(int(found["reserved_bytes"]), highest)
 
     def snapshot(self, path: str) -> bool:
         """Write the snapshot that PyTorch would dump; whether it was written."""
         return self.answer("--snapshot", path) is not None
 
-    def answer(self, *flags: str, pending: Sequence[int] = ()) -> dict[str, Any] | None:
+    def answer(self, *flags: str, pending: Sequence[int] = (), gpu: int = 0) -> dict[str, Any] | None:
         """What the program says of the run so far, and of the newest storages, of these sizes; None if it cannot."""
         if self._ask is None or self._left <= 0:
             return None
         began = time.monotonic()
         first = self._session.storages.count - len(pending)
-        more = [("alloc", first + i, size) for i, size in enumerate(pending)]
+        more = [("alloc", first + i, size, gpu)[: 4 if gpu else 3] for i, size in enumerate(pending)]
         with tempfile.TemporaryDirectory(prefix="memestimate-") as folder:
             path = Path(folder) / "so-far.mrec"
             self._session.writer.copy(path, *more)

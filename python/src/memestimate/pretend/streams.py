@@ -47,10 +47,11 @@ class Stream:
     def __init__(self, device: Any = None, priority: int = 0, *, number: int | None = None, **_: Any) -> None:
         self.stream_id = next(Stream._numbers) if number is None else number
         self.priority = priority
-        self.device = torch.device("cuda", 0)
-        self.device_index, self.device_type = 0, 1
+        index = Stream._device.index_of(device)
+        self.device = torch.device("cuda", index)
+        self.device_index, self.device_type = index, 1
         self.cuda_stream = self.stream_id
-        self._before: list[Stream] = []
+        self._before: list[tuple[int, Stream]] = []  # the GPU that was the current one, and its stream
 
     def wait_event(self, event: Any) -> None:
         """Return at once."""
@@ -74,20 +75,19 @@ class Stream:
         """Return at once."""
 
     def __enter__(self) -> Stream:
-        self._before.append(Stream._device.current)
-        Stream._device.current = self
+        self._before.append(Stream._device.enter(self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        Stream._device.current = self._before.pop()
+        Stream._device.leave(self._before.pop())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and other.stream_id == self.stream_id
+        return isinstance(other, Stream) and (other.stream_id, other.device) == (self.stream_id, self.device)
 
     def __hash__(self) -> int:
-        return hash((Stream, self.stream_id))
+        return hash((Stream, self.stream_id, self.device))
 
 
 class Switch:
