@@ -121,8 +121,8 @@ func recordedSettings(run *recording.Run, s Step) Settings {
 	if run.Trains {
 		t.Mode = "train"
 	}
-	t.Eagerly = noted(run.Recording, "eager")
-	t.Ended = noted(run.Recording, "ended") != ""
+	t.Eagerly = run.Recording.Noted("eager")
+	t.Ended = run.Recording.Noted("ended") != ""
 	t.Benchmark = run.Recording.Benchmark || len(run.Recording.Searches) > 0 // a program may set it once it is recorded
 	return t
 }
@@ -197,17 +197,9 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	spare := recordedHeadroom
-	if noted(rec, "script") != "" {
-		spare.bytes = scriptBytes
-	}
-	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
+	sim.doubt(cfg)
 	sim.held, sim.gradients = heldAtEnd(run.Log)
-	sim.confide(RecordedWay, !run.Trains)
-	if d := dependence(rec); d != nil {
-		sim.Peak.UpperBound += d.More
-		sim.Peak.Safe += d.More
-	}
+	sim.confideRecorded(rec)
 	sim.doubts.full.hold(&sim.Peak, device.Memory)
 	return sim, run, nil
 }
@@ -229,9 +221,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 		say(Info, "operator %q: what its kernels take beside their results is guessed, %s; the bound has them at their most",
 			op, plural(run.Guessed[op], "call"))
 	}
-	if note := r.Simulation.doubts.engine.note(r.Simulation.Peak.Allocated); note != "" {
-		say(Info, "%s", note)
-	}
+	notes = append(notes, r.Simulation.doubts.notes(run.Convolutions, r.Peak)...)
 	on := recordedDevice(rec)
 	if s.GPU.ID != "" && s.GPU.Capability != on.Capability {
 		say(Warning, "recorded for %q of compute capability %s: on %s, of %s, PyTorch may choose other operators; "+
@@ -254,16 +244,6 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	notes = append(notes, r.Simulation.doubts.full.note(run, on)...)
 	notes = append(notes, searchNotes(run.Log)...)
 	return append(notes, assumptions(rec)...)
-}
-
-// noted is the recorder's first note of that code, "" without one.
-func noted(rec *recording.Recording, code string) string {
-	for i := range rec.Events {
-		if e := &rec.Events[i]; e.Kind == recording.Note && rec.Texts[e.A] == code {
-			return rec.Texts[e.B]
-		}
-	}
-	return ""
 }
 
 // assumptions are what the recorder noted, each once with how often.

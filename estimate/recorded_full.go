@@ -8,12 +8,6 @@ import (
 	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
-// doubts are what a recording leaves open of its run.
-type doubts struct {
-	engine engineDoubt
-	full   fullness
-}
-
 // A fullness says what a recording knows of a program that went on when it was told that the GPU's memory is full, as
 // those do that try batches until one does not fit.
 type fullness struct {

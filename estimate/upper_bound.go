@@ -1,18 +1,11 @@
 package estimate
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 
 	"github.com/memestimate/memestimate/simulate/caching"
-	"github.com/memestimate/memestimate/simulate/kernels"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
-
-// scriptBytes is what kernels that TorchScript compiles for a GPU take outside the allocator, at most: 50 to 100 MiB
-// in measured runs.
-const scriptBytes = 100 << 20
 
 // spareBytes is what an upper bound leaves for pools of small blocks, and for what the context differs by.
 const spareBytes = 18 << 20
@@ -21,18 +14,15 @@ const spareBytes = 18 << 20
 // docs/ACCURACY.md says how the shares were found, and how often the bound holds.
 type headroom struct {
 	share float64 // of what is reserved: requests that are a little larger than simulated
-	bytes int64   // outside the allocator
 	// One request that no cached block serves, where a measured run has one: a share of the largest request, and of
 	// what is reserved at most.
 	request, limit float64
 }
 
-// A training step has many large requests; an inference has few, which its peak consists of. A recording lacks none.
+// A training step has many large requests; an inference has few, which its peak consists of.
 var (
 	trainHeadroom = headroom{share: 0.01, request: 0.75, limit: 0.06}
 	inferHeadroom = headroom{share: 0.01, request: 0.25, limit: 0.075}
-
-	recordedHeadroom = headroom{share: 0.01}
 )
 
 func headroomOf(infer bool) headroom {
@@ -50,17 +40,14 @@ func headroomOf(infer bool) headroom {
 // And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room
 // for a request that no cached block serves.
 //
-// A recording has its requests as they are, and what is left to doubt is named: it is replayed with scattered
-// addresses too, and a second log, in which everything that is guessed is at its most, with the likely workspaces of
-// convolutions and with one of them at its most, each in its turn of those that would need the most memory.
-// docs/ACCURACY.md has what this rests on.
+// docs/ACCURACY.md has what this rests on. Of a recording see recordedDoubts.
 func upperBound(s *Simulation, cfg caching.Config, spare headroom) int64 {
 	var replays group
 	log := s.Run.Log
 	large := caching.LargeOf(log, cfg.Options)
 	var mu sync.Mutex
 	reserved := s.Peak.Reserved
-	replay := func(large *caching.LargeRequests, cfg caching.Config) {
+	replay := func(cfg caching.Config) {
 		replays.do(func() {
 			// A choice that does not survive a limit says nothing of one that does.
 			if bytes, ok := large.Reserved(cfg); ok {
@@ -73,74 +60,15 @@ func upperBound(s *Simulation, cfg caching.Config, spare headroom) int64 {
 	for _, sizes := range s.Run.Workspaces {
 		other := cfg
 		other.Workspaces = sizes
-		replay(large, other)
+		replay(other)
 	}
-	addresses := []func(int64) int64{caching.Rising()}
-	if s.Recorded != nil {
-		for seed := range scatteredSeeds {
-			addresses = append(addresses, caching.Scattered(seed+1))
-		}
-		if s.Recorded.Doubtful {
-			most := caching.LargeOf(s.Recorded.AtMost(), cfg.Options)
-			s.doubts.engine = doubtedEngine(s.Recorded.Convolutions, most)
-			for _, sizes := range oneAtMost(s.Recorded.Convolutions, most) {
-				other := cfg
-				other.Workspaces = sizes
-				replay(most, other)
-			}
-		}
-	}
-	for _, address := range addresses {
-		other := cfg
-		other.Address = address
-		replay(large, other)
-	}
+	other := cfg
+	other.Address = caching.Rising()
+	replay(other)
 	replays.end()
-	above := spareBytes + spare.bytes + int64(spare.share*float64(s.Peak.Reserved)+
+	above := spareBytes + int64(spare.share*float64(s.Peak.Reserved)+
 		min(spare.request*float64(largestRequest(log)), spare.limit*float64(s.Peak.Reserved)))
 	return s.Context + reserved + above
-}
-
-// What a recording's bound tries: so many convolutions at their most by each of two measures, one at a time, and so
-// many orders of addresses.
-const (
-	mostReplays    = 16
-	scatteredSeeds = uint64(4)
-)
-
-// oneAtMost returns the workspaces of convolutions, by plan less 1: all of them likely ones, then each time one at
-// its most, of those that would need the most memory with it, and of those that would grow the most: late in a
-// backward pass, where little is live, a workspace that no cached block holds costs a segment all the same.
-func oneAtMost(plans []kernels.ConvPlan, run *caching.LargeRequests) (all [][]int64) {
-	likely, most := make([]int64, len(plans)), make([]int64, len(plans))
-	for i := range plans {
-		likely[i], most[i] = plans[i].Bytes, plans[i].Most
-	}
-	all = append(all, likely)
-	needs := run.Needs(most)
-	order := make([]int, 0, len(plans))
-	for i := range plans {
-		if most[i] > likely[i] {
-			order = append(order, i)
-		}
-	}
-	tried := make([]bool, len(plans))
-	for _, by := range []func(i int) int64{
-		func(i int) int64 { return needs[i] },
-		func(i int) int64 { return most[i] - likely[i] },
-	} {
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(by(b), by(a)) })
-		for _, i := range order[:min(len(order), mostReplays)] {
-			if tried[i] {
-				continue
-			}
-			tried[i] = true
-			sizes := slices.Clone(likely)
-			sizes[i] = most[i]
-			all = append(all, sizes)
-		}
-	}
-	return all
 }
 
 // largestRequest returns the bytes of the largest request once the model is loaded: an activation, a gradient, an

@@ -19,8 +19,8 @@ type Run struct {
 
 	// Convolutions are the plans of convolutions, by plan less 1.
 	Convolutions []kernels.ConvPlan
-	// Doubtful says that some of what is taken, or until when, is not known: AtMost has it at its most.
-	Doubtful bool
+	// Doubtful says why some of what is taken, or until when, is not known: AtMost has it at its most.
+	Doubtful kernels.Doubts
 
 	Trains   bool // it has a backward pass
 	Crossing int  // tensors of which the program recorded that another stream uses them
@@ -62,7 +62,7 @@ type player struct {
 	users   []int32 // how many storages share the block of a storage, itself included, where any do
 	phase   timeline.Phase
 	step    int32
-	atMost  bool           // see Run.AtMost
+	atMost  kernels.Doubts // see Run.AtMost
 	stashed map[int32]bool // storages that backward passes gave to an asynchronous all-reduce
 	late    []int32        // blocks of such storages let go of, at most until a backward pass is over
 	thread  int32
@@ -103,13 +103,15 @@ type born struct {
 
 // Timeline returns the requests to the allocator of the recorded program on a device: its storages, and around each
 // call what the kernels take beside them.
-func (r *Recording) Timeline(d gpu.Device) *Run { return r.timeline(d, false) }
+func (r *Recording) Timeline(d gpu.Device) *Run { return r.timeline(d, 0) }
 
-// AtMost returns the requests of a doubtful run with everything that is not known at its most: workspaces, also those
-// of convolutions that likely take none, and buckets of DDP that live on.
-func (run *Run) AtMost() *timeline.Log { return run.Recording.timeline(run.device, true).Log }
+// AtMost returns the requests of a doubtful run with what is not known for some reasons at its most: workspaces of
+// convolutions, also of those that likely take none; those of other kernels, and buckets of DDP that live on.
+func (run *Run) AtMost(of kernels.Doubts) *timeline.Log {
+	return run.Recording.timeline(run.device, of).Log
+}
 
-func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
+func (r *Recording) timeline(d gpu.Device, atMost kernels.Doubts) *Run {
 	p := &player{
 		rec: r, log: new(timeline.Log), kernels: kernels.NewKernels(d),
 		run:    &Run{Recording: r, Unknown: map[Op]int{}, device: d},
@@ -119,8 +121,9 @@ func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 		tensors: make([]*kernels.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
 		atMost: atMost, stashed: map[int32]bool{},
 	}
-	if atMost {
-		p.kernels.AtMost()
+	p.kernels.AtMost(atMost)
+	if r.asked(d) {
+		p.kernels.Asked()
 	}
 	for i := range r.Searches {
 		a := &r.Searches[i]
@@ -157,9 +160,26 @@ func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 	p.run.Log = p.log
 	p.run.BLAS, p.run.DNN = p.kernels.Threads()
 	p.run.Workspaces, p.run.Convolutions = p.kernels.Others(), p.kernels.Convolutions()
-	p.run.Doubtful, p.run.Guessed = p.run.Doubtful || p.kernels.Doubts(), p.kernels.Guessed()
+	p.run.Doubtful, p.run.Guessed = p.run.Doubtful|p.kernels.Doubts(), p.kernels.Guessed()
 	p.run.Steps = int(p.step)
 	return p.run
+}
+
+// asked reports whether the recorder asked cuDNN, for this device, about the convolutions that were not measured: it
+// notes where it could not.
+func (r *Recording) asked(d gpu.Device) bool {
+	hopper := gpu.Capability{Major: 9}
+	return r.GPU.on(d) && d.Capability == hopper && r.Noted("cudnn") == ""
+}
+
+// Noted is the recorder's first note of that code, "" without one.
+func (r *Recording) Noted(code string) string {
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Kind == Note && r.Texts[e.A] == code {
+			return r.Texts[e.B]
+		}
+	}
+	return ""
 }
 
 // aten is an operator's name without its namespace where that is aten.
@@ -308,8 +328,8 @@ func (p *player) free(storage int32) {
 		return
 	}
 	if p.stashed[root] {
-		p.run.Doubtful = true
-		if p.atMost {
+		p.run.Doubtful |= kernels.OfGuesses
+		if p.atMost&kernels.OfGuesses != 0 {
 			p.late = append(p.late, p.blocks[root])
 			p.blocks[root] = noBlock
 			return

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/kernels"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
@@ -23,11 +24,11 @@ func TestStashed(t *testing.T) {
 	if got := strings.Join(events(r), " "); got != likely {
 		t.Errorf("%s\nwant %s", got, likely)
 	}
-	if !r.Doubtful {
+	if r.Doubtful != kernels.OfGuesses {
 		t.Fatal("nothing is in doubt")
 	}
 	most := "load0 +16384 +32768 backward1 forward2 -32768 +1024 backward2 -16384 -1024 optimizer2"
-	if got := strings.Join(events(&Run{Log: r.AtMost()}), " "); got != most {
+	if got := strings.Join(events(&Run{Log: r.AtMost(kernels.OfGuesses)}), " "); got != most {
 		t.Errorf("at most %s\nwant %s", got, most)
 	}
 }
@@ -50,12 +51,12 @@ func TestConvolutionAtMost(t *testing.T) {
 			)
 			plan := r.Convolutions[0]
 			taken := int64(0)
-			for _, e := range r.AtMost().Timeline().Events {
+			for _, e := range r.AtMost(kernels.OfEngines).Timeline().Events {
 				if e.Kind == timeline.Alloc && e.Plan == 1 {
 					taken = e.Bytes
 				}
 			}
-			if plan.Most < plan.Bytes || taken != plan.Most || r.Doubtful != (plan.Most > plan.Bytes) {
+			if plan.Most < plan.Bytes || taken != plan.Most || (r.Doubtful == kernels.OfEngines) != (plan.Most > plan.Bytes) {
 				t.Errorf("%d channels, filter %d: likely %d, at most %d, taken %d, in doubt %v", channels, size, plan.Bytes,
 					plan.Most, taken, r.Doubtful)
 			}
@@ -95,7 +96,7 @@ func TestSearch(t *testing.T) {
 	if third := strings.Split(got, "+524288"); strings.Contains(third[3], took) {
 		t.Errorf("the second call searches again: %s", got)
 	}
-	if of := r.Convolutions[0]; of.Most < 3<<20 || !r.Doubtful {
+	if of := r.Convolutions[0]; of.Most < 3<<20 || r.Doubtful == 0 {
 		t.Errorf("the engine that is found takes %d at most, in doubt %v", of.Most, r.Doubtful)
 	}
 	for room, want := range map[int64]int64{size - 1: 4 << 20, 2 * size: size + 2<<20} {

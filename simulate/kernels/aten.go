@@ -139,8 +139,9 @@ type Kernels struct {
 	searches map[string]known
 	searched map[search]bool // that were made
 	planned  []ConvPlan
-	atMost   bool           // what is not known is taken at its most
-	doubts   bool           // something is not known
+	asked    bool           // cuDNN was asked about what was not measured
+	atMost   Doubts         // which is taken at its most
+	doubts   Doubts         // which there are
 	op       string         // that is called
 	guessed  map[string]int // calls of operators of which it is only guessed what they take
 	key      []byte         // room for a plan's
@@ -169,8 +170,20 @@ func NewKernels(d gpu.Device) *Kernels {
 	}
 }
 
-// AtMost makes kernels take the most that they may where nobody knows what they take.
-func (k *Kernels) AtMost() { k.atMost = true }
+// Doubts are kinds of what is not known.
+type Doubts uint8
+
+// The kinds: which engines cuDNN chooses, and what is guessed of other kernels or not known at all.
+const (
+	OfEngines Doubts = 1 << iota
+	OfGuesses
+)
+
+// AtMost makes kernels take the most that they may where it is not known what they take, for these reasons.
+func (k *Kernels) AtMost(of Doubts) { k.atMost = of }
+
+// Asked says that cuDNN was asked, as far as it could be, about every convolution that was not measured.
+func (k *Kernels) Asked() { k.asked = true }
 
 // Answered says what cuDNN answered, without a GPU, about a pass of a convolution: the workspace in bytes. It is taken
 // for what runs.
@@ -192,8 +205,8 @@ func (k *Kernels) Searched(s *ConvShape, pass ConvPass, offered, found int64) {
 	k.searches[string(s.AppendKey(nil, pass))] = known{offered, found}
 }
 
-// Doubts reports whether there was anything of which is not known what it takes.
-func (k *Kernels) Doubts() bool { return k.doubts }
+// Doubts returns why it was not known what something takes.
+func (k *Kernels) Doubts() Doubts { return k.doubts }
 
 // Convolutions returns what is known of each kind of convolution that was called, by plan less 1.
 func (k *Kernels) Convolutions() []ConvPlan { return k.planned }
@@ -204,9 +217,9 @@ func (k *Kernels) Guessed() map[string]int { return k.guessed }
 // guess takes what nobody measured and no source says: what is likely, or the most that it may be.
 func (k *Kernels) guess(likely, most int64) int {
 	if k.guessed[k.op]++; most > likely {
-		k.doubts = true
+		k.doubts |= OfGuesses
 	}
-	if k.atMost {
+	if k.atMost&OfGuesses != 0 {
 		return k.take(max(likely, most))
 	}
 	return k.take(likely)
@@ -246,8 +259,8 @@ func (k *Kernels) Call(c *Call) Script {
 
 // unknown is a kernel of which nothing is known: it may take as much as its arguments and results are together.
 func (k *Kernels) unknown(c *Call) {
-	k.doubts = true
-	if !k.atMost {
+	k.doubts |= OfGuesses
+	if k.atMost&OfGuesses == 0 {
 		return
 	}
 	bytes := int64(0)

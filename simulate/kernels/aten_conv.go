@@ -71,12 +71,17 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 	plan := k.plans[string(k.key)]
 	if plan == 0 {
 		p := s.Plan(pass, len(k.planned), k.device)
-		if bytes, ok := k.answers[string(k.key)]; ok {
+		bytes, answered := k.answers[string(k.key)]
+		if answered {
 			p.answered(bytes, k.device)
 		}
-		p.Most = max(p.Most, k.searches[string(k.key)].found)
+		if found := k.searches[string(k.key)].found; found > p.Bytes {
+			p.Most = max(p.Most, found)
+			p.unsure = append(p.unsure, ConvChoice{Bytes: found, Chance: searchChance})
+		}
 		if p.Most > p.Bytes {
 			p.Of = s.name(pass)
+			p.weigh(k.surely(&s, answered))
 		}
 		k.planned = append(k.planned, p)
 		plan = int32(len(k.planned))
@@ -86,8 +91,8 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 	p := &k.planned[plan-1]
 	bytes := p.Bytes
 	if p.Most > bytes {
-		k.doubts = true
-		if k.atMost {
+		k.doubts |= OfEngines
+		if k.atMost&OfEngines != 0 {
 			bytes = p.Most
 		}
 	}
@@ -96,6 +101,17 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 		k.script[len(k.script)-1].Plan = plan
 		k.give(n)
 	}
+}
+
+// surely is how likely a workspace is that is not the one that is taken, by the share of the trees that name it.
+func (k *Kernels) surely(s *ConvShape, answered bool) float64 {
+	switch {
+	case s.byCuBLAS():
+		return cuBLASChance
+	case answered, k.asked:
+		return askedChance
+	}
+	return 1
 }
 
 // search has cuDNN search for the fastest engine of the pass with the key k.key, where it does.

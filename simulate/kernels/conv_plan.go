@@ -18,12 +18,15 @@ type ConvPlan struct {
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
 	Most   int64             // the largest that a tree names and is believed; testdata/README.md: how often it is exceeded
 	Of     string            // a recorded call's convolution and pass, where it may take more
+	Larger []ConvChoice      // of a recorded call, ascending: what it may take instead, and how likely that is
 
-	unoffered int64 // of the engines that trees name and that cuDNN does not without a GPU: what most name; 0 for none
-	believers int   // how many trees name one of those
-	fourier   int64 // what a Fourier transform would take; 0 where there is none
-	wide      int64 // the same of a long filter: see convWork.wide
-	widens    bool  // that is what runs
+	named     []ConvChoice // what trees name and is believed, each with the share of the trees that name it
+	unsure    []ConvChoice // workspaces that no tree names, with their chances
+	unoffered int64        // of the engines that trees name and that cuDNN does not without a GPU: what most name; 0 for none
+	believers int          // how many trees name one of those
+	fourier   int64        // what a Fourier transform would take; 0 where there is none
+	wide      int64        // the same of a long filter: see convWork.wide
+	widens    bool         // that is what runs
 	alike     alike
 	transform bool // the engine runs that trees name and that cuDNN did not
 }
@@ -89,6 +92,7 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 	}
 	p.wide, p.widens = w.wide()
 	p.widen()
+	p.name(&f, &bound, leaves[:n+convDoubts])
 	return p
 }
 

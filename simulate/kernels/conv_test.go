@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -356,14 +357,14 @@ func TestConvWorkspaceByCapability(t *testing.T) {
 					got.Most)
 			}
 			if name == "a100-40gb" {
-				if got != copied {
+				if !reflect.DeepEqual(got, copied) {
 					t.Errorf("pass %d on %s: %+v, wanted Hopper's %+v", pass, name, got, copied)
 				}
 			} else if got.Bytes > filter {
 				t.Errorf("pass %d on %s: %d bytes, wanted at most the filter's %d", pass, name, got.Bytes, filter)
 			}
 			for _, s := range []ConvShape{half, last} {
-				if got, want := s.Plan(pass, 0, d), s.Plan(pass, 0, hopper); got != want {
+				if got, want := s.Plan(pass, 0, d), s.Plan(pass, 0, hopper); !reflect.DeepEqual(got, want) {
 					t.Errorf("pass %d on %s: %+v, wanted Hopper's %+v", pass, name, got, want)
 				}
 			}
