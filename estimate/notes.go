@@ -184,7 +184,13 @@ func (b *Model) precisionNote(s Step) (n Note, ok bool) {
 }
 
 // elsewhere tells what is not known of a device on which nothing was measured.
-func elsewhere(d gpu.Device) Note {
+func elsewhere(d, on gpu.Device) Note {
+	switch {
+	case d.MemoryOnly && d.Name == d.ID:
+		return Note{Info, fmt.Sprintf("%s is a size: what the run takes is that on %s", d.ID, on.Name)}
+	case d.MemoryOnly:
+		return Note{Warning, fmt.Sprintf("of %s the memory alone is known: what the run takes is that on %s", d.Name, on.Name)}
+	}
 	return Note{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels "+
 		"and cuBLAS's workspace are known, context and cuDNN's choices are taken to be alike",
 		kernels.Measured.Name, d.Name)}

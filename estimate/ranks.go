@@ -28,7 +28,7 @@ func (s *Step) options() (opts torch.Options, device gpu.Device) {
 // on returns the device that the step runs on, which is the given one where it names none.
 func (s *Step) on(d gpu.Device) gpu.Device {
 	if s.GPU.ID != "" {
-		d = s.GPU
+		d = s.GPU.Like(d)
 	}
 	d.Memory = cmp.Or(s.memory, d.Memory)
 	d.BLASWorkspace = cmp.Or(s.Profile.BLASWorkspace, d.BLASWorkspace)

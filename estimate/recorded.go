@@ -134,6 +134,7 @@ func recordedDevice(rec *recording.Recording) gpu.Device {
 		return gpu.Default()
 	}
 	d, err := gpu.Find(h.Name)
+	d = d.Like(gpu.Default())
 	if err != nil {
 		c := gpu.Capability{}
 		if len(h.Capability) == 2 {
@@ -223,13 +224,13 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	}
 	notes = append(notes, r.Simulation.doubts.notes(run.Convolutions, r.Peak)...)
 	on := recordedDevice(rec)
-	if s.GPU.ID != "" && s.GPU.Capability != on.Capability {
+	if s.GPU.ID != "" && !s.GPU.MemoryOnly && s.GPU.Capability != on.Capability {
 		say(Warning, "recorded for %q of compute capability %s: on %s, of %s, PyTorch may choose other operators; "+
 			"record it with gpu=%q",
 			on.Name, on.Capability, s.GPU.Name, s.GPU.Capability, s.GPU.ID)
 	}
 	if d := cmp.Or(s.GPU, on); !d.Measured {
-		notes = append(notes, elsewhere(d))
+		notes = append(notes, elsewhere(d, on))
 	}
 	if rec.WorldSize > 1 {
 		say(Info, "rank %d of %d GPUs", rec.Rank, rec.WorldSize)

@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
@@ -142,7 +143,7 @@ func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 // questionNotes say where what is asked, of which device, in which precision, is not what was measured.
 func (b *Model) questionNotes(s Step, p *program.Program) (notes []Note) {
 	if s.GPU.ID != "" && !s.GPU.Measured {
-		notes = append(notes, elsewhere(s.GPU))
+		notes = append(notes, elsewhere(s.GPU, gpu.Default()))
 	}
 	if n, ok := b.precisionNote(s); ok {
 		notes = append(notes, n)

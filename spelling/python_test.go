@@ -57,11 +57,16 @@ from __future__ import annotations
 	table("LOSSES", "str", quoted(losses))
 	table("OPTIMIZERS", "str", quoted(optimizers))
 	table("FORM_FACTORS", "tuple[str, ...]", factors)
-	b.WriteString("GPU_NOISE = (\n")
-	for _, w := range noise {
-		fmt.Fprintf(&b, "    %q,\n", w)
+	for _, list := range []struct {
+		name  string
+		words []string
+	}{{"GPU_NOISE", noise}, {"GPU_SERIES", series}} {
+		fmt.Fprintf(&b, "%s = (\n", list.name)
+		for _, w := range list.words {
+			fmt.Fprintf(&b, "    %q,\n", w)
+		}
+		b.WriteString(")\n")
 	}
-	b.WriteString(")\n")
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
 			t.Fatal(err)

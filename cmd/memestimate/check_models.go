@@ -115,6 +115,9 @@ func exactGPU(name string) error {
 	if err != nil {
 		return err
 	}
+	if g.ID == name { // a size
+		return nil
+	}
 	return fmt.Errorf("GPU %q: in a budget file write %s", name, g.ID)
 }
 

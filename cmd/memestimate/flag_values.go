@@ -269,8 +269,8 @@ func gpuValue(value *string) *checkedText {
 
 // unknownGPU says which GPUs there are. No other name is proposed: a card of nearly the same name may have more memory.
 func unknownGPU() error {
-	return &nameError{text: "want " + strings.Join(gpuNames(), ", "),
-		other: "its memory is enough, as in --budget 11GiB; memestimate gpus lists the known ones"}
+	return &nameError{text: "want auto, a size such as 11GiB, or one that memestimate gpus lists",
+		other: "its memory is enough: --gpu 11GiB"}
 }
 
 // gpuNames are the names that --gpu takes.

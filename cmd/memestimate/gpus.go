@@ -21,7 +21,10 @@ func gpusCommand(e *env) *cobra.Command {
 case: 4090, "A100 80G". Memory is what CUDA reports, CC the compute capability, SMs the
 multiprocessors. The rules were measured on one GPU. For the others these three are known, from which
 predictions are derived; those of some were judged on runs that others published. "memestimate
-devices" lists those of this machine.`,
+devices" lists those of this machine.
+
+Of AMD's and Intel's the memory alone is known, and of a size, --gpu 24GiB: what the run takes is that
+on the first GPU of the list, or on the one that a recording was made for.`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {
@@ -50,13 +53,17 @@ func gpuGrid(format string) *report.Grid {
 	}
 	for _, d := range gpu.Known() {
 		size, name, basis := report.Size(d.Memory), d.Name, d.Basis()
+		capability, sms := d.Capability.String(), strconv.Itoa(d.Multiprocessors)
+		if d.MemoryOnly {
+			capability, sms = "", ""
+		}
 		switch format {
 		case "csv":
 			size = strconv.FormatInt(d.Memory, 10)
 		case "text":
 			name, basis = strings.TrimPrefix(name, "NVIDIA "), strings.TrimPrefix(basis, "judged on ")
 		}
-		g.Rows = append(g.Rows, []string{d.ID, name, size, d.Capability.String(), strconv.Itoa(d.Multiprocessors), basis})
+		g.Rows = append(g.Rows, []string{d.ID, name, size, capability, sms, basis})
 	}
 	return g
 }

@@ -75,7 +75,10 @@ var spellings = []struct{ args, want, hint string }{
 	{"--gpu NVIDIA_A100-SXM4-80GB", `"gpu":"a100-80gb"`, ""},
 	{"--gpu h100-sxm", `"gpu":"h100-`, ""},
 	{"--gpu A100", "", "name one of them"},
-	{"--gpu 1080ti", "", "--budget 11GiB"},
+	{"--gpu 1080ti", `"gpu":"gtx-1080-ti"`, ""},
+	{"--gpu 24GiB", `"limit_bytes":25769803776`, ""},
+	{"--gpu 16GB", `"limit_bytes":16000000000`, ""},
+	{"--gpu 1180ti", "", "--gpu 11GiB"},
 	// Sizes.
 	{"--budget 24G", `"limit_bytes":25769803776`, ""},
 	{"--budget 24gib", `"limit_bytes":25769803776`, ""},
@@ -135,7 +138,7 @@ limits:
 	if code != exitOK || !strings.Contains(stdout, "bf16") {
 		t.Fatalf("exit code %d: %s\n%s", code, stderr, stdout)
 	}
-	for of, hint := range map[string]string{"device: 24": "24GiB", "fits: A100": "a100-40gb, a100-80gb"} {
+	for of, hint := range map[string]string{"device: 24": "24GiB", "fits: A100": "a100-40gb, a100-64gb, a100-80gb"} {
 		write(t, file, "models: mlp\nsettings: {batch: 2}\nlimits: {"+of+"}\n")
 		if _, stderr, code := try(t, "check", "--config", file); code != exitInput || !strings.Contains(stderr, hint) ||
 			!strings.Contains(stderr, "memestimate.yaml:3: ") {

@@ -28,6 +28,15 @@ from memestimate.core import gpus
         ("V100 16 GB", "v100-16gb"),
         ("tesla t4", "t4"),
         ("a6000", "rtx-a6000"),
+        ("NVIDIA A100-PCIE-40GB", "a100-40gb"),
+        ("NVIDIA GeForce RTX 4060 Ti", "rtx-4060-ti-8gb"),
+        ("2080ti", "rtx-2080-ti"),
+        ("1080 Ti", "gtx-1080-ti"),
+        ("RTX 4090 Mobile", "rtx-4090-laptop"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtx-pro-6000"),
+        ("7900 XTX", "rx-7900-xtx"),
+        ("DGX Spark", "gb10"),
+        ("24 GiB", "24GiB"),
     ],
 )
 def test_names_of_gpus(typed: str, meant: str) -> None:
@@ -37,10 +46,12 @@ def test_names_of_gpus(typed: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("a100", "could be a100-40gb, a100-80gb"),
-        ("rtx", "could be rtx-a6000"),
-        ("mi300", "known are"),
-        ("", "known are"),
+        ("a100", "could be a100-40gb, a100-64gb, a100-80gb"),
+        ("rtx", "could be rtx-a2000"),
+        ("mi300", "no GPU named"),
+        ("16", "no GPU named"),
+        ("titan", "could be titan-rtx, titan-v"),
+        ("", "no GPU named"),
     ],
 )
 def test_names_that_no_gpu_or_several_have(typed: str, said: str) -> None:
@@ -138,3 +149,10 @@ def test_words_and_objects_are_the_same_step() -> None:
         gpu="rtx-4090",
     )
     assert told.peak == given.peak
+
+
+def test_a_size_is_a_gpu() -> None:
+    for typed, size in {"24GiB": 24 << 30, "24G": 24 << 30, "16GB": 16 * 10**9, "1.5 TiB": 3 << 39}.items():
+        gpu = gpus.find(typed)
+        assert (gpu.memory, gpu.capability, gpu.multiprocessors) == (size, (9, 0), 132)
+    assert gpus.find("mi300x").memory < 192 << 30

@@ -20,6 +20,8 @@ type Device struct {
 	LtWorkspace     int64 // likewise cublasLt
 	Measured        bool  // the rules were measured on this device
 	Judged          bool  // predictions for it were compared with runs that others published: see docs/ACCURACY.md
+	// of another maker, or a size: nothing is known but the memory, and what a run takes is that on another device
+	MemoryOnly bool
 }
 
 // A Capability is a device's compute capability: {9, 0} for Hopper.
@@ -39,7 +41,7 @@ func (c Capability) ResidentThreads() int {
 	switch {
 	case c == Capability{7, 5}:
 		return 1024
-	case c.Major == 8 && c.Minor > 0, c.Major == 12:
+	case c.Major == 8 && c.Minor > 0, c.Major == 11, c.Major == 12:
 		return 1536
 	}
 	return 2048
@@ -79,37 +81,22 @@ func (d Device) Context(blas, dnn int) int64 {
 // with PyTorch 2.11 on two H200s of one host, the same for every model.
 const NCCL = 842 << 20
 
-// known lists the devices, the default one first. Memory and multiprocessors are from
-// NVIDIA's data sheets, memory less the share that the driver keeps for itself and ECC; the H200's were read off the
-// device.
-var known = []Device{
-	device("h200", "NVIDIA H200", 150_109_880_320, Capability{9, 0}, 132).measured(),
-	device("h100-80gb", "NVIDIA H100 80GB HBM3", 84_929_347_584, Capability{9, 0}, 132),
-	device("h100-pcie", "NVIDIA H100 PCIe", 84_929_347_584, Capability{9, 0}, 114),
-	device("h100-nvl", "NVIDIA H100 NVL", 99_857_989_632, Capability{9, 0}, 132),
-	device("b200", "NVIDIA B200", 191_504_056_320, Capability{10, 0}, 148),
-	device("a100-40gb", "NVIDIA A100-SXM4-40GB", 42_285_268_992, Capability{8, 0}, 108).judged(),
-	device("a100-80gb", "NVIDIA A100-SXM4-80GB", 84_974_239_744, Capability{8, 0}, 108),
-	device("a30", "NVIDIA A30", 25_216_745_472, Capability{8, 0}, 56),
-	device("a10g", "NVIDIA A10G", 23_609_475_072, Capability{8, 6}, 80),
-	device("a40", "NVIDIA A40", 47_608_692_736, Capability{8, 6}, 84),
-	device("rtx-a6000", "NVIDIA RTX A6000", 50_925_535_232, Capability{8, 6}, 84),
-	device("l4", "NVIDIA L4", 23_580_639_232, Capability{8, 9}, 58),
-	device("l40s", "NVIDIA L40S", 47_696_445_440, Capability{8, 9}, 142),
-	device("rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", 50_925_535_232, Capability{8, 9}, 142),
-	device("rtx-3090", "NVIDIA GeForce RTX 3090", 25_438_126_080, Capability{8, 6}, 82),
-	device("rtx-3060", "NVIDIA GeForce RTX 3060", 12_622_168_064, Capability{8, 6}, 28).judged(),
-	device("rtx-4060", "NVIDIA GeForce RTX 4060", 8_318_222_336, Capability{8, 9}, 24).judged(),
-	device("rtx-4090", "NVIDIA GeForce RTX 4090", 25_393_692_672, Capability{8, 9}, 128),
-	device("rtx-5090", "NVIDIA GeForce RTX 5090", 33_669_578_752, Capability{12, 0}, 170),
-	device("t4", "Tesla T4", 15_655_829_504, Capability{7, 5}, 40),
-	device("v100-16gb", "Tesla V100-SXM2-16GB", 16_935_682_048, Capability{7, 0}, 80),
-	device("v100-32gb", "Tesla V100-SXM2-32GB", 34_079_899_648, Capability{7, 0}, 80).judged(),
-}
-
 func device(id, name string, memory int64, c Capability, multiprocessors int) Device {
 	return Device{ID: id, Name: name, Memory: memory, Capability: c, Multiprocessors: multiprocessors,
 		BLASWorkspace: c.blasWorkspace(), LtWorkspace: ltWorkspace}
+}
+
+func memoryOnly(id, name string, memory int64) Device {
+	return Device{ID: id, Name: name, Memory: memory, MemoryOnly: true}
+}
+
+// Like returns the device as a run is simulated on it: one of which the memory alone is known is like another.
+func (d Device) Like(other Device) Device {
+	if !d.MemoryOnly {
+		return d
+	}
+	other.ID, other.Name, other.Memory, other.MemoryOnly = d.ID, d.Name, d.Memory, true
+	return other
 }
 
 func (d Device) measured() Device {
@@ -125,6 +112,8 @@ func (d Device) judged() Device {
 // Basis says what predictions for the device rest on.
 func (d Device) Basis() string {
 	switch {
+	case d.MemoryOnly:
+		return "memory alone"
 	case d.Measured:
 		return "measured"
 	case d.Judged:
@@ -146,7 +135,7 @@ func Known() []Device { return known }
 func Default() Device { return known[0] }
 
 // Find returns the device of this name, which may be its ID ("h100-80gb"), the name that
-// nvidia-smi shows, or as much of them as spelling.GPU needs. "" is the default.
+// nvidia-smi shows, or as much of them as spelling.GPU needs; or a size: "24GiB". "" is the default.
 func Find(name string) (Device, error) {
 	if name == "" {
 		return Default(), nil
@@ -156,11 +145,11 @@ func Find(name string) (Device, error) {
 	case err != nil:
 		return Device{}, err
 	case at < 0:
-		var ids []string
-		for _, d := range known {
-			ids = append(ids, d.ID)
+		if size, err := spelling.Size(name); err == nil && size > 0 { // which "1080 Ti" is not
+			id := strings.Join(strings.Fields(name), "")
+			return memoryOnly(id, id, size), nil
 		}
-		return Device{}, fmt.Errorf("unknown GPU %q, want one of %s", name, strings.Join(ids, ", "))
+		return Device{}, fmt.Errorf("unknown GPU %q, want a size such as 24GiB or one that memestimate gpus lists", name)
 	}
 	return known[at], nil
 }

@@ -16,13 +16,32 @@ func TestFind(t *testing.T) {
 				t.Errorf("Find(%q) is %v, %v", name, got, err)
 			}
 		}
-		if d.Memory < 7<<30 || // a card of 8 GB has 7.75 GiB
-			d.Multiprocessors < 20 || !d.Capability.AtLeast(7, 0) {
+		if d.MemoryOnly != (d.Multiprocessors == 0) || d.Memory < 2<<30 ||
+			!d.MemoryOnly && (d.Multiprocessors < 4 || !d.Capability.AtLeast(6, 0) || d.BLASWorkspace == 0) {
 			t.Errorf("%s: %+v", d.ID, d)
 		}
 	}
-	if _, err := Find("h300"); err == nil {
-		t.Error("h300 is found")
+	for _, name := range []string{"h300", "2", "3", "40", "rtx 9090", "A100 20GB", "0GiB", "-1GiB"} {
+		if d, err := Find(name); err == nil {
+			t.Errorf("%q is taken for %s", name, d.ID)
+		}
+	}
+	if len(Known()) < 120 {
+		t.Errorf("only %d cards", len(Known()))
+	}
+	for typed, id := range map[string]string{
+		"NVIDIA A100-PCIE-40GB": "a100-40gb", "NVIDIA A100 80GB PCIe": "a100-80gb", "Tesla V100-PCIE-32GB": "v100-32gb",
+		"Tesla P100-SXM2-16GB": "p100-16gb", "NVIDIA GeForce RTX 4060 Ti": "rtx-4060-ti-8gb", "4090": "rtx-4090",
+		"rtx 3080": "rtx-3080", "RTX 4070": "rtx-4070", "2080ti": "rtx-2080-ti", "RTX 2080 Ti": "rtx-2080-ti",
+		"rtx pro 6000": "rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition": "rtx-pro-6000",
+		"mi300x": "mi300x", "AMD Instinct MI300X": "mi300x", "7900 XTX": "rx-7900-xtx", "gb10": "gb10", "DGX Spark": "gb10",
+		"RTX 4090 Mobile": "rtx-4090-laptop", "3070 laptop": "rtx-3070-laptop", "4070 Ti Super": "rtx-4070-ti-super",
+		"1080 Ti": "gtx-1080-ti", "A10G": "a10g", "NVIDIA A10": "a10", "a6000": "rtx-a6000", "L40S": "l40s", "l40": "l40",
+		"24GiB": "24GiB", "24 GiB": "24GiB", "80gb": "80gb", "Arc B580": "arc-b580", "NVIDIA GH200 480GB": "gh200",
+	} {
+		if d, err := Find(typed); err != nil || d.ID != id {
+			t.Errorf("%q is %q, %v: want %s", typed, d.ID, err, id)
+		}
 	}
 }
 
@@ -31,7 +50,7 @@ func TestFind(t *testing.T) {
 func TestNamesNeverWiden(t *testing.T) {
 	for name, size := range map[string]int64{
 		"GeForce GTX 1080": 8, "GeForce GTX 1080 Ti": 11, "GeForce RTX 2060": 6, "GeForce RTX 2080 Ti": 11, "TITAN RTX": 24,
-		"TITAN V": 12, "GeForce RTX 3050": 8, "GeForce RTX 3060 Ti": 8, "GeForce RTX 3060 Laptop GPU": 6,
+		"TITAN V": 12, "GeForce RTX 3060 Ti": 8, "GeForce RTX 3060 Laptop GPU": 6,
 		"GeForce RTX 3070": 8, "GeForce RTX 3080": 10, "GeForce RTX 3080 Ti": 12, "GeForce RTX 3080 Laptop GPU": 16,
 		"GeForce RTX 4050 Laptop GPU": 6, "GeForce RTX 4060 Ti": 8, "GeForce RTX 4070": 12, "GeForce RTX 4070 Ti SUPER": 16,
 		"GeForce RTX 4080": 16, "GeForce RTX 4090 Laptop GPU": 16, "GeForce RTX 5060": 8, "GeForce RTX 5070": 12,
@@ -42,7 +61,11 @@ func TestNamesNeverWiden(t *testing.T) {
 		"RTX PRO 5000 Blackwell": 48, "Tesla K80": 12, "Tesla M40": 24, "Tesla P4": 8, "Tesla P40": 24,
 		"Tesla P100-PCIE-16GB": 16, "A2": 16, "A10": 24, "A16": 16, "A100-PCIE-40GB": 40, "A100-SXM-64GB": 64, "A800": 80,
 		"L20": 48, "L40": 48, "H20": 96, "H800": 80, "H100 SXM5 64GB": 64, "GH200 480GB": 96, "Tesla V100-PCIE-16GB": 16,
-		"Tesla V100-PCIE-32GB": 32, "Tesla V100-SXM3-32GB": 32, "GB10": 120, "MI300X": 192, "MI210": 64, "Jetson AGX Orin": 64,
+		"Tesla V100-PCIE-32GB": 32, "Tesla V100-SXM3-32GB": 32, "GB10": 120, "MI300X": 192, "MI210": 64, "Jetson AGX Orin": 32, "Jetson AGX Xavier": 16,
+		"GeForce GTX 1060": 3, "GeForce RTX 3050": 6, "GeForce RTX 5060 Ti": 8, "RX 7600": 8, "RX 6700": 10, "RX 9060 XT": 8,
+		"Jetson Orin Nano": 4, "Jetson Orin NX": 8, "A800 40GB": 40, "RTX 4000": 8, "RTX 5000": 16, "RTX 6000": 24, "P100": 12,
+		"H100 NVL": 94, "RTX 4090 D": 24, "RTX 5090 D V2": 24, "H20-3e": 141, "MI250X": 64, "Arc A770": 8, "GTX 1650": 4,
+		"Quadro P6000": 24, "RTX A1000": 8, "T400 4GB": 4, "T4G": 16, "RTX 3500 Ada": 12, "RTX 5000 Ada Laptop": 16,
 		"8GB": 8, "16GB": 16, "24 GB": 24, "40G": 40, "80GiB": 80, "100": 16, "6000": 24,
 	} {
 		for _, form := range []string{name, "NVIDIA " + name, strings.ToLower(name), strings.ReplaceAll(name, " ", "-"),
@@ -56,7 +79,7 @@ func TestNamesNeverWiden(t *testing.T) {
 		words := strings.FieldsFunc(d.ID, func(r rune) bool { return r == '-' })
 		for i := range words {
 			name := strings.Join(slices.Delete(slices.Clone(words), i, i+1), "-")
-			if got, err := Find(name); err == nil && name != "" && got.Memory > d.Memory {
+			if got, err := Find(name); err == nil && name != "" && got.ID != name && got.Memory > d.Memory {
 				t.Errorf("%q of %s is taken for %s, which has more", name, d.ID, got.ID)
 			}
 		}

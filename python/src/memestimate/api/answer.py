@@ -141,8 +141,7 @@ class Estimate:
         gpu : str
             A name that ``memestimate gpus`` lists, such as ``"t4"``, or a size such as ``"24GiB"``.
         """
-        flag = "--budget" if gpu[:1].isdigit() and gpu[-1:] in "bB" else "--gpu"
-        return program.run([str(self.recording), *self._flags, flag, gpu]).returncode == 0
+        return program.run([str(self.recording), *self._flags, "--gpu", gpu]).returncode == 0
 
     def table(self, format: str = "text") -> str:
         """Return the table of the layers as ``text``, ``markdown`` or ``csv``."""
