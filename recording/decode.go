@@ -186,7 +186,7 @@ func (d *decoder) event(k Kind) (err error) {
 		}
 	case Phase:
 		e.What, err = d.oneOf(phaseWords[:], "a phase")
-	case Thread, Stream:
+	case Thread, Stream, Pool:
 		e.A, err = d.small("a " + kindWords[k])
 	case RecordStream:
 		if e.A, err = d.storage(); err == nil {

@@ -65,6 +65,8 @@ var every = []string{
 	`["step"]`,
 	`["x-later",{"a":[1]},2]`,
 	`["empty_cache"]`,
+	`["pool",2]`,
+	`["clear_workspaces"]`,
 	`["out_of_memory",15655829504]`,
 	`["reset_peak"]`,
 	`["allocated",512]`,
@@ -99,7 +101,7 @@ func TestRead(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 	}
 	want := []Kind{Alloc, Is, Phase, Thread, Stream, CallEvent, Alloc, Sum, RecordStream, Resize, Free, Step, EmptyCache,
-		OutOfMemory, ResetPeak, Allocated, Note, Depends}
+		Pool, ClearWorkspaces, OutOfMemory, ResetPeak, Allocated, Note, Depends}
 	if !reflect.DeepEqual(kinds, want) {
 		t.Errorf("events %v, want %v", kinds, want)
 	}

@@ -113,30 +113,32 @@ type Kind uint8
 
 // The kinds of events, with the fields of Event that each uses.
 const (
-	CallEvent    Kind = iota // A: index into Calls
-	Alloc                    // A: storage, B: the GPU that it is on, Bytes
-	Free                     // A: storage
-	Resize                   // A: storage, Bytes
-	Is                       // A: storage, What: a Role, B: text of its name
-	Phase                    // What: a PhaseName
-	Step                     // a training step ended
-	Thread                   // A: number
-	Stream                   // A: number
-	RecordStream             // A: storage, B: stream
-	Sum                      // A: storage that the call before it, an addition, writes into on real tensors
-	EmptyCache               // cached blocks are given back
-	OutOfMemory              // Bytes: what the program may take, which the next request would pass: it was told so
-	ResetPeak                // peaks are counted anew
-	Allocated                // Bytes: what the recorder had counted here, for tests
-	Note                     // A: text of its code, B: text, Bytes: frame
-	Depends                  // A: index into Asks
+	CallEvent       Kind = iota // A: index into Calls
+	Alloc                       // A: storage, B: the GPU that it is on, Bytes
+	Free                        // A: storage
+	Resize                      // A: storage, Bytes
+	Is                          // A: storage, What: a Role, B: text of its name
+	Phase                       // What: a PhaseName
+	Step                        // a training step ended
+	Thread                      // A: number
+	Stream                      // A: number
+	RecordStream                // A: storage, B: stream
+	Sum                         // A: storage that the call before it, an addition, writes into on real tensors
+	EmptyCache                  // cached blocks are given back
+	Pool                        // A: number of a stream, whose blocks are those of a private pool of CUDA graphs
+	ClearWorkspaces             // the workspaces that cuBLAS keeps are freed
+	OutOfMemory                 // Bytes: what the program may take, which the next request would pass: it was told so
+	ResetPeak                   // peaks are counted anew
+	Allocated                   // Bytes: what the recorder had counted here, for tests
+	Note                        // A: text of its code, B: text, Bytes: frame
+	Depends                     // A: index into Asks
 	numKinds
 )
 
 // kindWords are the words by which lines begin.
 var kindWords = [numKinds]string{
 	"call", "alloc", "free", "resize", "is", "phase", "step", "thread", "stream", "record_stream", "sum",
-	"empty_cache", "out_of_memory", "reset_peak", "allocated", "note", "depends",
+	"empty_cache", "pool", "clear_workspaces", "out_of_memory", "reset_peak", "allocated", "note", "depends",
 }
 
 // A Role is what a storage is to the program.

@@ -3,6 +3,7 @@ package recording
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
@@ -67,6 +68,8 @@ type player struct {
 	late    []int32        // blocks of such storages let go of, at most until a backward pass is over
 	thread  int32
 	stream  int32
+	pools   []int32 // streams that stand for private pools
+	kept    []int32 // blocks of the workspaces that cuBLAS keeps
 	layer   int32
 	site    int32            // of what happens now
 	sites   map[Site]int32   // by what they are
@@ -215,6 +218,14 @@ func (p *player) play() {
 			p.thread = e.A
 		case Stream:
 			p.stream = e.A
+		case Pool:
+			p.pools = append(p.pools, e.A)
+		case ClearWorkspaces:
+			for _, block := range p.kept {
+				p.give(block)
+			}
+			p.kept = p.kept[:0]
+			p.kernels.ClearBLAS()
 		case RecordStream:
 			p.run.Crossing++
 		case EmptyCache:
@@ -304,8 +315,15 @@ func (p *player) request(bytes int64, c timeline.Category, plan int32) int32 {
 		return noBlock
 	}
 	p.run.Of = append(p.run.Of, p.site)
-	stream := uint8(min(p.stream, math.MaxUint8))
-	return p.log.Alloc(timeline.Request{Bytes: bytes, Layer: p.layer, Category: c, Stream: stream}, plan)
+	return p.log.Alloc(timeline.Request{Bytes: bytes, Layer: p.layer, Category: c, Stream: p.numbered()}, plan)
+}
+
+// numbered returns the number that the stream in use has in a Log.
+func (p *player) numbered() uint8 {
+	if i := slices.Index(p.pools, p.stream); i >= 0 {
+		return uint8(min(timeline.PrivatePools+i, math.MaxUint8))
+	}
+	return uint8(min(p.stream, timeline.PrivatePools-1))
 }
 
 // give frees a block.

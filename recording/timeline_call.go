@@ -84,6 +84,8 @@ func (p *player) kernel(c *Call, written int32) {
 		switch s.Do {
 		case kernels.Take:
 			p.taken = append(p.taken, p.request(s.Bytes, timeline.Workspace, s.Plan))
+		case kernels.Keep:
+			p.kept = append(p.kept, p.request(s.Bytes, timeline.Workspace, s.Plan))
 		case kernels.Give:
 			p.give(p.taken[s.Which])
 		case kernels.Make:

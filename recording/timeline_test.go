@@ -164,6 +164,31 @@ func TestEmptyCache(t *testing.T) {
 	}
 }
 
+// What CUDA graphs hold in their private pool stays reserved, and serves no other request; the workspaces of cuBLAS go
+// when they are cleared, and come back with the next product.
+func TestPrivatePool(t *testing.T) {
+	pool := run(t, `["pool",3]`, `["stream",3]`, `["alloc",0,20971520]`, `["free",0]`, `["stream",0]`, `["empty_cache"]`,
+		`["alloc",1,20971520]`)
+	res, err := caching.NewReplayer(caching.Config{}).Finish(pool.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.End.Reserved != 40<<20 {
+		t.Errorf("%d bytes are reserved, want two blocks of 20 MiB", res.End.Reserved)
+	}
+	product := []string{`["call",0,["0:0","0:0"],["%d:0"],-1,-1]`, `["alloc",%d,65536]`}
+	lines := []string{`["op","aten::mm","default"]`, `["meta","float32",[128,128],[128,1],0]`, `["alloc",0,65536]`}
+	for i, between := range []string{`["clear_workspaces"]`, `["reset_peak"]`} {
+		for n := 1; n <= 2; n++ {
+			lines = append(lines, fmt.Sprintf(product[0], 2*i+n), fmt.Sprintf(product[1], 2*i+n), between)
+		}
+	}
+	const want = "load0 +65536 +65536 +33554432 -33554432 +65536 +33554432 -33554432 +65536 +33554432 +65536"
+	if got := strings.Join(events(run(t, lines...)), " "); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
 // The inputs and labels are those of the first step, of which each later one is given new ones as large.
 func TestInputsOfTheFirstStep(t *testing.T) {
 	rec, err := Read(bytes.NewReader(whole(

@@ -1,7 +1,9 @@
 package caching
 
+import "github.com/memestimate/memestimate/simulate/timeline"
+
 // EmptyCache gives every segment, and every page of an expandable segment, that
-// holds no block back to the device: torch.cuda.empty_cache.
+// holds no block back to the device: torch.cuda.empty_cache. Private pools keep theirs.
 func (a *Allocator) EmptyCache() { a.releaseCached() }
 
 func (a *Allocator) releaseCached() {
@@ -15,7 +17,7 @@ func (a *Allocator) releaseCached() {
 				break
 			}
 			b := a.at(e.id)
-			if b.segment != none || b.prev == none && b.next == none {
+			if b.stream < timeline.PrivatePools && (b.segment != none || b.prev == none && b.next == none) {
 				ids = append(ids, e.id)
 			}
 		}
@@ -101,7 +103,8 @@ func (a *Allocator) collectGarbage() {
 		if !ok {
 			break
 		}
-		if id, b := e.id, a.at(e.id); b.segment == none && b.prev == none && b.next == none {
+		id, b := e.id, a.at(e.id)
+		if b.stream < timeline.PrivatePools && b.segment == none && b.prev == none && b.next == none {
 			ids = append(ids, id)
 			age += p.searches - a.gcBase[id]
 		}

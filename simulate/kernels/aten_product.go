@@ -60,17 +60,28 @@ func blasCopy(t *Tensor) int64 {
 	return t.Bytes()
 }
 
-// useBLAS takes the workspaces that a thread keeps for good for each stream: cuBLAS's, and cublasLt's where a product
+// useBLAS takes the workspaces that a thread keeps for each stream: cuBLAS's, and cublasLt's where a product
 // goes through it (aten/src/ATen/cuda/CublasHandlePool.cpp).
 func (k *Kernels) useBLAS(lt bool) {
 	at := place{k.thread, k.stream}
 	k.blasOn[k.thread] = true
 	if !k.blas[at] {
 		k.blas[at] = true
-		k.take(k.device.BLASWorkspace)
+		k.keep(k.device.BLASWorkspace)
 	}
 	if lt && !k.lt[at] {
 		k.lt[at] = true
-		k.take(k.device.LtWorkspace)
+		k.keep(k.device.LtWorkspace)
 	}
+}
+
+// keep takes what the library keeps until ClearBLAS.
+func (k *Kernels) keep(bytes int64) {
+	k.script = append(k.script, Step{Do: Keep, Bytes: bytes})
+}
+
+// ClearBLAS says that all that was kept was freed: products take their workspaces anew.
+func (k *Kernels) ClearBLAS() {
+	clear(k.blas)
+	clear(k.lt)
 }

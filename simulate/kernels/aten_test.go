@@ -20,6 +20,8 @@ func words(s Script) string {
 			if step.Bytes > 0 {
 				out = append(out, fmt.Sprintf("+%d", step.Bytes))
 			}
+		case Keep:
+			out = append(out, fmt.Sprintf("+%d", step.Bytes))
 		case Give:
 			if n := taken[step.Which]; n > 0 {
 				out = append(out, fmt.Sprintf("-%d", n))

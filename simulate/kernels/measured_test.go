@@ -57,6 +57,8 @@ func sizesOf(s Script, result int64) (sizes []int64) {
 		case Take:
 			bytes = step.Bytes
 			taken = append(taken, bytes)
+		case Keep:
+			bytes = step.Bytes
 		case Give:
 			bytes = -taken[step.Which]
 		}

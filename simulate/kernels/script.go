@@ -22,6 +22,7 @@ type Action uint8
 const (
 	Take  Action = iota // temporary memory is allocated
 	Give                // and freed
+	Keep                // cuBLAS's workspace is allocated, which it keeps: see Kernels.ClearBLAS
 	Make                // a result is allocated
 	Leave               // a result is not on the GPU, though it is for fake tensors
 	Empty               // cached memory is given back to the device

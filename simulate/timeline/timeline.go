@@ -75,12 +75,16 @@ const NoLayer = -1
 // Moves reports whether a block is made or given back.
 func (k Kind) Moves() bool { return k == Alloc || k == Free }
 
+// PrivatePools is the first of the streams that stand for private pools of CUDA graphs. The allocator keeps a pool's
+// blocks for it alone, as it keeps a stream's, and while its graphs live it gives none of them back to the device.
+const PrivatePools = 1 << 7
+
 // An Event is one request to the allocator, or the beginning of a phase.
 type Event struct {
 	Kind     Kind
 	Category Category // of Alloc
 	Phase    Phase
-	Stream   uint8 // 0 is the default stream
+	Stream   uint8 // 0 is the default stream; see PrivatePools
 	Step     int32 // 0 while loading; the first step is 1
 	Layer    int32 // index into Timeline.Layers, or NoLayer
 	Block    int32 // identifies the allocation: an Alloc and its Free share it
