@@ -158,15 +158,36 @@ def test_a_checkpoint_within_compiled_code_draws_again(tmp_path: Path) -> None:
     assert len([1 for call in found.calls() if call[0] in ("mm", "addmm")]) == 2 + 4 + 1
 
 
-def test_a_mode_with_cuda_graphs_and_a_compiled_optimizer(tmp_path: Path) -> None:
+def test_cuda_graphs_warm_up_are_recorded_and_replayed_in_their_pool(tmp_path: Path) -> None:
+    found, notes = recorded(tmp_path / "a.mrec", lambda model: torch.compile(model, mode="reduce-overhead"), steps=3)
+    assert not [text for code, text in notes if code == "eager"]
+    assert len(list(found.of("pool"))) == 1
+    assert sum(1 for _ in found.of("empty_cache")) == 3, "of the empty graph, and of the one of each pass"
+    peaks = {name: [peak for phase, _, peak in found.phases() if phase == name] for name in ("forward", "backward")}
+    # The first step warms up, the second is recorded; of the third nothing is counted that the pool has already.
+    assert peaks["backward"][1] > peaks["backward"][2]
+    launched = [0]
+    for event in found.events:
+        if event[0] == "step":
+            launched.append(0)
+        launched[-1] += event[0] == "call" and found.tables["op"][event[1]][0].startswith("triton::")
+    assert launched[0] == launched[1] > launched[2] == 0
+
+
+def test_a_compiled_optimizer(tmp_path: Path) -> None:
     torch._dynamo.reset()
     with memestimate.record(tmp_path / "a.mrec") as recorder:
         model = nn.Linear(64, 64).cuda()
         optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-        run, step = torch.compile(model, mode="reduce-overhead"), torch.compile(lambda: optimizer.step())
-        run(torch.randn(256, 64, device="cuda")).sum().backward()
+        step = torch.compile(lambda: optimizer.step())
+        model(torch.randn(256, 64, device="cuda")).sum().backward()
         step()
-    assert ["without CUDA graphs" in text for code, text in recorder.notes if code == "eager"] == [True]
+    assert not [text for code, text in recorder.notes if code == "eager"]
     found = Recording(tmp_path / "a.mrec")
     assert "triton::triton_for_fused_0" in kernels(found), "the optimizer's lists are one kernel"
     assert {"exp_avg weight", "exp_avg_sq weight"} <= {str(e[-1]) for e in found.of("is")}
+    phase = ""
+    for event in found.events:
+        phase = event[1] if event[0] == "phase" else phase
+        if event[0] == "call" and found.tables["op"][event[1]][0].startswith("triton::triton_for"):
+            assert phase == "optimizer"

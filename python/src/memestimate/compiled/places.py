@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import weakref
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..core.patches import Patches
 from ..core.session import Session
 
 _STACK = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')  # as traceback.StackSummary.format writes it
+_OPTIMIZERS = os.path.dirname(torch.optim.__file__)
 _DEPTH = 64  # frames between a call that is logged and the wrapper that makes it
 
 
@@ -91,14 +94,16 @@ class Places:
         return None
 
     def _entering(self, call: Callable[..., Any], backward: bool, places: list[Place]) -> Callable[..., Any]:
-        """A wrapper's function that says that a forward pass begins, where no module's hook says so."""
+        """A wrapper's function that says that a forward pass or an optimizer begins, where no hook says so."""
         roots = [place.modules[0] for place in places if place.modules]
         if backward:
             return call
+        optimizer = not roots and any(_OPTIMIZERS in file for place in places for file, _, _ in place.stack)
 
         def entering(args: Any) -> Any:
+            phases = self._session.phases
             root = self._alive(roots[0]) if roots else None
-            with self._session.phases.compiled(root):
+            with phases.during("optimizer") if optimizer else phases.compiled(root):
                 return call(args)
 
         return entering

@@ -196,6 +196,14 @@ GPUS = (
 # cuBLAS and cuDNN are not in it.
 CONTEXT = 614 << 20
 
+# The L2 cache in MiB, by id: NVIDIA's data sheets and architecture papers; the H200's was read off the device. What
+# Inductor and Triton time is timed with a cold cache, so that they allocate a buffer of this size.
+L2 = {
+    "h200": 60, "h100-80gb": 50, "h100-pcie": 50, "h100-nvl": 50, "b200": 126, "a100-40gb": 40, "a100-80gb": 40,
+    "a30": 24, "a10g": 6, "a40": 6, "rtx-a6000": 6, "l4": 48, "l40s": 96, "rtx-6000-ada": 96, "rtx-3090": 6,
+    "rtx-3060": 3, "rtx-4060": 24, "rtx-4090": 72, "rtx-5090": 96, "t4": 4, "v100-16gb": 6, "v100-32gb": 6,
+}  # fmt: skip
+
 
 def find(name: str | GPU) -> GPU:
     """Return the GPU of this id or name, in any case, or of as many of their words as tell it from others: "4090".

@@ -94,6 +94,13 @@ class Storages:
         self._add(gpu, rounded(size))
         return ("alloc", serial, size, gpu) if gpu else ("alloc", serial, size)
 
+    def aliased(self, tensor: torch.Tensor) -> None:
+        """Log a storage that lies in memory which is counted as another's: it takes nothing. Known ones stay as is."""
+        serial, new = self.of(tensor)
+        if new:
+            self._bytes[serial] = 0
+            self._writer.event(*self.born(serial))
+
     def _add(self, gpu: int, size: int) -> None:
         level = self.levels[gpu]
         level.allocated += size

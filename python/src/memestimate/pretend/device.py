@@ -13,13 +13,13 @@ import torch
 from torch._subclasses import fake_tensor
 from torch.utils._device import _device_constructors
 
-from ..core.gpus import CONTEXT
+from ..core.gpus import CONTEXT, L2
 from ..core.pinned import Pinned
 from ..core.session import Session
 from ..core.storages import Level
 from .out_of_memory import OutOfMemory
 from .replay import Replay
-from .streams import DefaultGenerator, Event, Generator, Graph, Stream, Switch
+from .streams import DefaultGenerator, Event, Generator, Graph, Pool, Stream, Switch
 
 Answer = Callable[..., Any]
 _COUNTS = ("num_ooms", "num_alloc_retries", "num_sync_all_streams", "num_device_alloc", "num_device_free")
@@ -97,7 +97,7 @@ class Device:
             shared_memory_per_block=49152,
             shared_memory_per_block_optin=232448,
             shared_memory_per_multiprocessor=102400,
-            L2_cache_size=50 << 20,
+            L2_cache_size=L2[gpu.id] << 20,
             is_integrated=0,
             is_multi_gpu_board=0,
             gcnArchName="",
@@ -200,13 +200,17 @@ class Device:
             "reset_accumulated_memory_stats": nothing,
         }
 
+    def pool(self, number: int) -> None:
+        """Say that a stream stands for a private pool."""
+        self._session.writer.event("pool", number)
+
     def _streams(self) -> dict[str, Answer]:
         return {
             "Stream": Stream,
             "Event": Event,
             "StreamContext": Switch,
             "CUDAGraph": Graph,
-            "graph_pool_handle": Stream,
+            "graph_pool_handle": Pool,
             "stream": Switch,
             "current_stream": self.current,
             "default_stream": lambda device=None: self.default[self.index_of(device)],
@@ -261,6 +265,7 @@ def install(session: Session) -> None:
     session.patches.set(torch.cuda, "default_generators", (DefaultGenerator(),) * count)
     session.patches.set(torch.cuda.graph, "default_capture_stream", None)
     session.patches.set(torch._C, "_host_emptyCache", lambda: None)
+    session.patches.set(torch._C, "_cuda_clearCublasWorkspaces", lambda: session.writer.event("clear_workspaces"))
     # C++ up to 2.6 counts GPUs for it, later versions ask how they were built; FSDP goes by it.
     for name in ("_get_accelerator", "_accelerator_getAccelerator"):
         session.patches.set(torch._C, name, lambda check=None: torch.device("cuda"))

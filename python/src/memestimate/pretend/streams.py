@@ -107,31 +107,37 @@ class Switch:
             self.stream.__exit__(kind, error, trace)
 
 
-class Graph:
-    """``torch.cuda.CUDAGraph``: what is captured runs once, in memory that nothing else takes; a replay takes none.
+class Pool(Stream):
+    """A private pool of graphs: the caching allocator keeps its blocks as it keeps those of a stream, for good."""
 
-    The caching allocator keeps a graph's blocks in a pool of its own, as it keeps those of a stream.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        Stream._device.pool(self.stream_id)
+
+
+class Graph:
+    """``torch.cuda.CUDAGraph``: what is captured runs once, in memory that nothing else takes; a replay takes none."""
 
     capturing = 0
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self._pool = Stream()
+        self._pool: Stream | None = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
         """Begin, in the pool of another graph or in one of its own."""
-        if isinstance(pool, Stream):
-            self._pool = pool
+        self._pool = pool if isinstance(pool, Stream) else self.pool()
         Graph.capturing += 1
         self._pool.__enter__()
 
     def capture_end(self) -> None:
         """End."""
-        self._pool.__exit__(None, None, None)
+        self.pool().__exit__(None, None, None)
         Graph.capturing -= 1
 
     def pool(self) -> Stream:
         """What another graph may share."""
+        if self._pool is None:
+            self._pool = Pool()
         return self._pool
 
     def replay(self) -> None:
