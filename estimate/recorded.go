@@ -123,6 +123,7 @@ func recordedSettings(run *recording.Run, s Step) Settings {
 	}
 	t.Eagerly = run.Recording.Noted("eager")
 	t.Ended = run.Recording.Noted("ended") != ""
+	t.Cut = run.Recording.Noted("cut") != ""
 	t.Benchmark = run.Recording.Benchmark || len(run.Recording.Searches) > 0 // a program may set it once it is recorded
 	return t
 }
@@ -272,7 +273,7 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 		}
 		level := Info
 		switch rec.Texts[t.code] {
-		case "draws", "eager", "ended": // what other draws, compiled code or later phases take is nowhere in the figures
+		case "draws", "eager", "ended", "cut": // what other draws, compiled code, later phases or steps take is nowhere in the figures
 			level = Warning
 		}
 		notes = append(notes, Note{level, line})

@@ -102,6 +102,8 @@ func proviso(r *estimate.Report) string {
 		return "no bound: compiled code may take more"
 	case r.Settings.Ended:
 		return "no bound: only of the steps that were recorded"
+	case r.Settings.Cut:
+		return "no bound: steps that were like others were left out"
 	}
 	return ""
 }

@@ -220,7 +220,6 @@ predicted  batch 6          6.00 GiB  what is simulated
 	}
 }
 
-// Where a recording hangs on values, the three figures that are a bound otherwise are called none, everywhere.
 // TestNoBoundWhereTheScriptWasEnded holds that figures of a script's first steps are not taken for all of it: an
 // evaluation behind them may take more.
 func TestNoBoundWhereTheScriptWasEnded(t *testing.T) {
@@ -238,6 +237,20 @@ func TestNoBoundWhereTheScriptWasEnded(t *testing.T) {
 	}
 }
 
+// TestNoBoundWhereStepsWereLeftOut holds the same of a loop that was made shorter: its other steps may take more.
+func TestNoBoundWhereStepsWereLeftOut(t *testing.T) {
+	names := []string{"conv1", "conv2", "fc"}
+	r := ran(fake(3, names), names)
+	r.Settings.Cut = true
+	rows := Breakdown(r).Rows
+	for i := len(rows) - 3; i < len(rows); i++ {
+		if rows[i][3] != "no bound: steps that were like others were left out" {
+			t.Errorf("row %q", rows[i])
+		}
+	}
+}
+
+// Where a recording hangs on values, the three figures that are a bound otherwise are called none, everywhere.
 func TestNoBoundWhereValuesDecide(t *testing.T) {
 	names := []string{"conv1", "conv2", "fc"}
 	r := ran(fake(3, names), names)

@@ -65,7 +65,7 @@ func (r *recorder) device(e *env) (string, error) {
 // scriptCommand is memestimate for a script.
 func scriptCommand(e *env) *cobra.Command {
 	var r recorder
-	steps, world, rank := 3, 1, 0
+	steps, world, rank, seconds := 0, 1, 0, 120.0
 	var computed, once, eager bool
 	cmd := &cobra.Command{
 		Use:   "memestimate [flags] SCRIPT.py [its arguments]",
@@ -81,13 +81,18 @@ torchrun, accelerate launch, deepspeed, python -m.`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{recordsFirst: "a script"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			words := []string{"--steps", strconv.Itoa(steps), "--world-size", strconv.Itoa(world), "--rank", strconv.Itoa(rank)}
+			words := []string{"--world-size", strconv.Itoa(world), "--rank", strconv.Itoa(rank)}
+			if cmd.Flags().Changed("steps") {
+				words = append(words, "--steps", strconv.Itoa(steps))
+			}
+			words = append(words, "--seconds", strconv.FormatFloat(seconds, 'g', -1, 64))
+			first := len(words)
 			for flag, on := range map[string]bool{"--real": computed, "--once": once, "--no-compile": eager} {
 				if on {
 					words = append(words, flag)
 				}
 			}
-			slices.Sort(words[6:])
+			slices.Sort(words[first:])
 			name := scriptName(args)
 			if isScript(args[0]) && !exists(args[0]) {
 				return fail(exitInput, "%s: no such file", quoteArg(args[0]))
@@ -105,7 +110,9 @@ torchrun, accelerate launch, deepspeed, python -m.`,
 	prepare(e, cmd)
 	fs := cmd.Flags()
 	r.flags(fs)
-	fs.IntVar(&steps, "steps", steps, "end after so many training steps; 0: never")
+	fs.IntVar(&steps, "steps", steps, "end after so many training steps, and record each; 0: never (by default until the script\n"+
+		"ends, without steps that are like others)")
+	fs.Float64Var(&seconds, "seconds", seconds, "end after so long, where no --steps are given; 0: never")
 	fs.IntVar(&world, "world-size", world, "processes of the job; a launcher says it too")
 	fs.IntVar(&rank, "rank", rank, "which of them is recorded")
 	fs.BoolVar(&computed, "real", false, "compute on the CPU, too, for steps that depend on values; takes its time")

@@ -41,7 +41,16 @@ def test_a_script_is_answered_as_measured(
     output = tmp_path / "step.mrec"
     ranks = ["--world-size", str(case["ranks"]), "--rank", str(case.get("rank", 0))]
     ranks += ["--gpus", str(len(case.get("devices", [0])))]
-    words = ["--once", "-o", str(output), *ranks, str(FOLDER / case["script"]), *case.get("arguments", [])]
+    words = [
+        "--once",
+        "--seconds",
+        "0",
+        "-o",
+        str(output),
+        *ranks,
+        str(FOLDER / case["script"]),
+        *case.get("arguments", []),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "memestimate", "record", *words]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

@@ -52,7 +52,15 @@ def _missing(*modules: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m memestimate record", description="Record a training script.")
     parser.add_argument("--gpu", default="h200", help="the GPU to pretend (memestimate gpus lists them; default h200)")
-    parser.add_argument("--steps", type=int, default=3, help="end after so many training steps; 0: never (default 3)")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        help="end after so many training steps, and record each; 0: never (by default until the script ends, without "
+        "steps that are like others)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=120, help="end after so long, where no --steps are given; 0: never"
+    )
     parser.add_argument("--world-size", type=int, default=1, help="processes of the job (default 1)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that the one process sees and may use (default 1)")
     parser.add_argument("--rank", type=int, default=0, help="which of them is recorded (default 0)")

@@ -43,8 +43,9 @@ class Recorder(CoreRecorder):
         Of the process group that a distributed script shall see.
     gpus : int
         How many GPUs the process sees.
-    steps : int
-        Raise `Enough` when another step begins after so many; 0 for never.
+    steps : int, optional
+        Raise `Enough` when another step begins after so many; 0 for never. With None steps that are like others are
+        left out, and so are batches of loaders that would take long, so that what comes behind them is recorded.
     way : {"fake-cuda", "fake-cuda-no-driver", "fake-cpu", "real-cpu"}, optional
         How to record: see docs/recording.md. By default as well as this build of PyTorch can.
     change : Change, optional
@@ -52,7 +53,7 @@ class Recorder(CoreRecorder):
     looked : int
         At how many batches of a loader to look for the largest; 0 for as many as it gives in a second.
     seconds : float
-        Raise `TooLong` when a call begins after so long; 0 for never.
+        Raise `TooLong` when a call begins after so long, or `Enough` where `steps` is None; 0 for never.
     compile : bool
         Whether what the program compiles (`torch.compile`) is compiled; otherwise it runs eagerly.
 
@@ -72,7 +73,7 @@ class Recorder(CoreRecorder):
         world_size: int = 1,
         rank: int = 0,
         gpus: int = 1,
-        steps: int = 0,
+        steps: int | None = 0,
         way: Way | None = None,
         change: Change | None = None,
         seconds: float = 0,
@@ -100,7 +101,9 @@ class Recorder(CoreRecorder):
             gpus=gpus,
             end=time.monotonic() + seconds if seconds else math.inf,
         )
-        self.wanted = steps
+        self.wanted, self.goes_on = steps or 0, steps is None
+        self.alike.leaves_out = self.goes_on and taken != "real-cpu"
+        self.seconds = seconds or math.inf
         self.decisions = self.keep(Decisions(self, change or NOTHING))
         self.keep(compiler.Compiler(self, compile))
         self.keep(Replay(self, program.ask))

@@ -11,14 +11,16 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
+from ..core.recorder import FEW
 from ..core.recording import Enough
 from ..core.session import Way
 from ..values.decisions import Change, Outcome
-from . import launchers
+from . import ends, launchers
 from .recorder import Recorder
 
 
@@ -44,6 +46,7 @@ def record(asked: argparse.Namespace) -> int:
             rank=asked.rank,
             gpus=asked.gpus,
             steps=asked.steps,
+            seconds=asked.seconds if asked.steps is None else 0,
             way=way,
             change=change,
             looked=asked.looked,
@@ -64,21 +67,55 @@ def record(asked: argparse.Namespace) -> int:
     recorder.start()
     if change is not None:
         _changed(recorder, asked, output)
-    keep = False
+    own = os.getpid()
+
+    def finish(status: int) -> None:
+        recorder.stop(keep=status == 0)
+        if status == 0 and not asked.quiet:
+            _tell(recorder, output)
+
+    ends.install(recorder.patches, finish)
+    status = 1
     try:
-        keep = _run(asked)
-    except Exception as error:
+        status = _run(asked)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if os.getpid() != own:  # it was forked from the recorded one
+            raise
         recorder.explain(error)
-        raise
+        if not recorder.goes_on or recorder.steps < FEW:
+            raise
+        _behind(recorder, error)
+        status = 0
+    except ends.Terminated:
+        print("memestimate: terminated before the script had ended; nothing was written", file=sys.stderr)
+        status = _TERMINATED
     finally:
-        recorder.stop(keep=keep)
-    if asked.quiet:
-        return 0
+        if os.getpid() == own:
+            finish(status)
+    return status
+
+
+_TERMINATED = 143  # as shells have it of SIGTERM
+
+
+def _behind(recorder: Recorder, error: BaseException) -> None:
+    """Keep what was recorded before the script failed, and say that it did."""
+    traceback.print_exception(error)
+    told = str(error).partition("\n")[0]
+    why = f"{type(error).__name__}: {told}" if told else type(error).__name__
+    recorder.note(
+        "ended", f"the script failed ({why}), after {recorder.reached()}: what comes behind is not in these figures"
+    )
+
+
+def _tell(recorder: Recorder, output: Path) -> None:
+    """Say what was recorded."""
     steps = "1 step" if recorder.steps == 1 else f"{recorder.steps} steps"
-    print(f"memestimate: {steps} recorded in {output}", file=sys.stderr)
+    left = recorder.alike.left_out
+    some = f", of which {left} were like others and are left out" if left else ""
+    print(f"memestimate: {steps} recorded in {output}{some}", file=sys.stderr)
     for code, text in recorder.notes:
         print(f"memestimate: note: {code}: {text}", file=sys.stderr)
-    return 0
 
 
 def _start_as(launch: launchers.Launch, asked: argparse.Namespace) -> None:
@@ -90,8 +127,8 @@ def _start_as(launch: launchers.Launch, asked: argparse.Namespace) -> None:
     asked.local_world_size = int(launch.environment.get("LOCAL_WORLD_SIZE", asked.world_size))
 
 
-def _run(asked: argparse.Namespace) -> bool:
-    """Run the script until it ends or enough is recorded; whether it ended well."""
+def _run(asked: argparse.Namespace) -> int:
+    """Run the script until it ends or enough is recorded; returns 0."""
     try:
         if asked.module:
             runpy.run_module(asked.script, run_name="__main__", alter_sys=True)
@@ -102,7 +139,7 @@ def _run(asked: argparse.Namespace) -> bool:
     except SystemExit as error:
         if error.code not in (None, 0):
             raise
-    return True
+    return 0
 
 
 def _changed(recorder: Recorder, asked: argparse.Namespace, output: Path) -> NoReturn:
@@ -125,7 +162,7 @@ def _again(asked: argparse.Namespace, folder: str, recorder: Recorder, change: C
     """Run the script once more, in a process of its own that says nothing."""
     with tempfile.TemporaryDirectory(prefix="memestimate-") as own:
         output = Path(own) / "outcome.json"
-        words = ["--gpu", asked.gpu, "--steps", str(asked.steps), "--once"]
+        words = ["--gpu", asked.gpu, "--steps", str(FEW if asked.steps is None else asked.steps), "--once"]
         words += ["--world-size", str(asked.world_size), "--rank", str(asked.rank), "--gpus", str(asked.gpus)]
         words += ["--change", change.to_json(), "--output", str(output), *(["-m"] if asked.module else [])]
         words += ["--looked", str(recorder.batches.looked)]

@@ -64,7 +64,7 @@ class Encoder:
         meta = self.layout(tensor)
         if tensor.device.type != "cuda":
             return f"c:{meta}"
-        return f"{self._storages.of(tensor)[0]}:{meta}"
+        return f"{self._storages.written(self._storages.of(tensor)[0])}:{meta}"
 
     def layout(self, tensor: torch.Tensor) -> int:
         """The id of a tensor's dtype, sizes, strides and offset (in elements); those of a sparse one's values."""

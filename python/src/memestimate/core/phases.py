@@ -43,6 +43,8 @@ class Phases:
         self._places: dict[int, tuple[int, int]] = {}  # frame and module by sequence number
         self._last = (-1, -1)
         self.backward_depth = 0
+        self.backwards = 0  # passes that were asked for
+        self.evaluated = False  # a forward pass without gradients was seen
         self._backward_modules = 0
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # made while recording, or seen to step
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # since the last step ended
@@ -143,6 +145,7 @@ class Phases:
                 return function(*args, **kwargs)
             before = self._backward_modules
             self.backward_depth += 1
+            self.backwards += 1
             self._backward_modules = len(self._modules)
             asking = sys._getframe(1)
             self.asking.append(asking)
@@ -192,6 +195,7 @@ class Phases:
     def _begin_forward(self, root: nn.Module | None, args: Any) -> None:
         if self.has_stepped():
             self._session.step_ended()
+        self.evaluated |= not torch.is_grad_enabled()
         if root is not None:
             self.name(root)
         for value in args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ from .recording import Enough, Recording
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+FEW = 3  # training steps, which are recorded again with other answers
 
 
 class Recorder(Recording):
@@ -23,6 +27,7 @@ class Recorder(Recording):
     """
 
     wanted = 0  # steps, after which `Enough` is raised; 0 for never
+    seconds = math.inf  # after which it ends
     _explicit = False  # the program says itself where its steps end
     _stopping = False
 
@@ -112,9 +117,30 @@ class Recorder(Recording):
                 )
                 raise Enough
 
+    def late(self) -> None:
+        """End a recording that takes too long; a program that goes on until it ends has said what there was to say."""
+        if self._stopping:
+            return
+        if not self.goes_on:
+            super().late()
+        self.note(
+            "ended", f"the script was ended after {self.seconds:g} s, {self.reached()}; --seconds gives it longer"
+        )
+        raise Enough
+
+    def reached(self) -> str:
+        """What of a program was seen, and what was not."""
+        steps = "1 training step" if self.steps == 1 else f"{self.steps} training steps"
+        seen = "and passes without gradients" if self.phases.evaluated else "and no evaluation"
+        return f"{steps} {seen}"
+
     def _end_step(self) -> None:
         self.phases.step_ended()
         for stepped in self.rules.stepped:
             stepped(self)
         self.steps += 1
-        self.writer.event("step")
+        if self.goes_on and self.steps == FEW:
+            self.compared = self.storages.highest
+        if not self.alike.step_ended(self.state):
+            self.writer.event("step")
+        self.alike.begin(self.state)

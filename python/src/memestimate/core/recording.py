@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from .alike import Alike
 from .dispatch import Capture, PretendMode
 from .encode import Encoder
 from .frames import Frames
@@ -51,6 +52,8 @@ class Recording:
     by_host: bool = False
     why: str = ""  # the way is not the best one
     end: float = math.inf  # of time.monotonic(), for what is recorded
+    goes_on: bool = False  # until the program ends: steps that are like others are left out
+    compared: int | None = None  # the most bytes of tensors up to where a recording with other answers ends
     patches: Patches = field(default_factory=Patches)
     pinned: Pinned = field(default_factory=Pinned)
     notes: list[tuple[str, str]] = field(default_factory=list)
@@ -63,6 +66,7 @@ class Recording:
     alone: bool = field(init=False)
     streams: list[int] = field(init=False)
     storages: Storages = field(init=False)
+    alike: Alike = field(init=False)
     encoder: Encoder = field(init=False)
     frames: Frames = field(init=False)
     fake: FakeTensorMode = field(init=False)
@@ -76,6 +80,7 @@ class Recording:
         self.alone = self.by_host or self.gpus > 1
         self.streams = [0] * self.gpus
         self.storages = Storages(self.writer, self.gpus)
+        self.alike = Alike(self.writer, self.storages)
         self.encoder = Encoder(self.writer, self.storages)
         self.frames = Frames(self.writer)
         self.fake = PretendMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
@@ -132,7 +137,7 @@ class Recording:
             return
         self.calls += 1
         if time.monotonic() > self.end:
-            raise TooLong
+            self.late()
         strange = self._births([*args, *kwargs.values()])
         if strange:  # made where the dispatch mode cannot see it
             self.writer.events(*strange)
@@ -185,7 +190,16 @@ class Recording:
             serial = self.storages.number(part.untyped_storage())
             if serial is not None and self.storages.kinds.get(serial) != (kind, name):
                 self.storages.kinds[serial] = kind, name
-                self.writer.event("is", serial, kind, name)
+                self.writer.event("is", self.storages.written(serial), kind, name)
+
+    def late(self) -> None:
+        """End a recording that takes too long."""
+        raise TooLong
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What the lines that follow take for granted."""
+        return *self._logged, self.phases.phase
 
     def step_ended(self) -> None:
         """Take note that all optimizers have stepped and another forward begins."""

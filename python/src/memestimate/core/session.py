@@ -11,6 +11,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from .alike import Alike
 from .frames import Frames
 from .gpus import GPU
 from .handlers import Arguments, Composite, Handler, Keywords
@@ -49,6 +50,14 @@ class Session(Protocol):
         The GPU of the call that is being answered, -1 between calls.
     streams
         The number of the stream that is in use, on each GPU.
+    notes
+        Assumptions that were made, as pairs of a short code and a sentence.
+    goes_on
+        The program runs until it ends, and what repeats is left out.
+    compared
+        The most bytes of tensors up to where a recording with other answers ends; None for all of it.
+    alike
+        Which steps are like others.
     capture
         Within it, what handlers compute is recorded as what the program computes.
     composites
@@ -68,7 +77,11 @@ class Session(Protocol):
     gpus: int
     here: int
     streams: list[int]
+    notes: list[tuple[str, str]]
+    goes_on: bool
+    compared: int | None
     writer: Writer
+    alike: Alike
     storages: Storages
     frames: Frames
     phases: Phases

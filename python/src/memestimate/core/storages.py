@@ -44,6 +44,9 @@ class Storages:
         self._bytes: dict[int, int] = {}
         self._elsewhere: dict[int, int] = {}  # the GPUs of storages that are not on the first
         self._next = 0
+        self._numbers: dict[int, int] = {}  # in the recording, by serial number
+        self._gone: dict[int, int] = {}  # the same of those that died since the last step began
+        self.numbered = 0  # how many numbers the recording has
         self.closed = False
         self.allocated = 0  # of all GPUs
         self.highest = 0
@@ -64,12 +67,31 @@ class Storages:
         self._bytes[serial] = storage.nbytes()
         if len(self.levels) > 1 and tensor.device.index:
             self._elsewhere[serial] = tensor.device.index
+        self._numbers[serial] = self.numbered
+        self.numbered += 1
         return serial, True
 
+    def written(self, serial: int) -> int:
+        """The number of a storage in the recording: of steps that were left out there are none."""
+        return self._numbers[serial]
+
     @property
-    def count(self) -> int:
-        """How many storages there were, which is the number of the next one."""
-        return self._next
+    def live(self) -> int:
+        """How many storages are alive."""
+        return len(self._bytes)
+
+    def sizes(self) -> dict[int, tuple[int, int]]:
+        """Bytes and GPU of all that is alive, by serial number."""
+        return {serial: (size, self.gpu(serial)) for serial, size in self._bytes.items()}
+
+    def renumber(self, instead: dict[int, int], numbered: int) -> None:
+        """Let storages have the numbers of others, which are gone, and let the recording have so many numbers."""
+        self._numbers |= {serial: self._gone[gone] for serial, gone in instead.items()}
+        self.numbered = numbered
+
+    def begin_step(self) -> None:
+        """Keep the numbers of those that die from now on."""
+        self._gone.clear()
 
     def size(self, serial: int) -> int:
         """Bytes of a storage's block."""
@@ -86,13 +108,15 @@ class Storages:
         for serial in serials:
             del self._bytes[serial]
             self._elsewhere.pop(serial, None)
+            del self._numbers[serial]
         self._next -= len(serials)
+        self.numbered -= len(serials)
 
     def born(self, serial: int) -> tuple[Any, ...]:
         """Count a new storage as allocated and return the event that says so."""
-        size, gpu = self._bytes[serial], self.gpu(serial)
+        size, gpu, number = self._bytes[serial], self.gpu(serial), self._numbers[serial]
         self._add(gpu, rounded(size))
-        return ("alloc", serial, size, gpu) if gpu else ("alloc", serial, size)
+        return ("alloc", number, size, gpu) if gpu else ("alloc", number, size)
 
     def aliased(self, tensor: torch.Tensor) -> None:
         """Log a storage that lies in memory which is counted as another's: it takes nothing. Known ones stay as is."""
@@ -115,7 +139,7 @@ class Storages:
         before = self._bytes[serial]
         if before != size:
             self._bytes[serial] = size
-            self._writer.event("resize", serial, size)
+            self._writer.event("resize", self._numbers[serial], size)
             self._add(self.gpu(serial), rounded(size) - rounded(before))
 
     def of_address(self, tensor: torch.Tensor) -> int:
@@ -140,8 +164,10 @@ class Storages:
             size, gpu = self._bytes.pop(serial, None), self._elsewhere.pop(serial, 0)
             self.kinds.pop(serial, None)
             self.on_death(serial)
-            if size is not None and not self.closed:
-                self._writer.freed(serial)
+            number = self._numbers.pop(serial, None)
+            if size is not None and number is not None and not self.closed:
+                self._gone[serial] = number
+                self._writer.freed(number)
                 self._add(gpu, -rounded(size))
 
         return died

@@ -1,12 +1,16 @@
 """The largest batch of a data set, which decides what a run takes where lengths differ.
 
 A recording has a few steps. So when a loader is first asked, some batches are fetched before their time, and the
-largest of them takes the place of one that is recorded. No batch is left out, and none is there twice.
+largest of them takes the place of one that is recorded. None is there twice; and none is left out, but where the loop
+over them is made shorter (shorter.py).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.data import DataLoader
 
 from ..core.session import Session
+from .shorter import Pass, Shorter
 
 _SECONDS = 1.0
 _ALIKE = 8  # batches of one size, after which no other is looked for
@@ -66,43 +71,68 @@ def install(session: Session) -> None:
 
     def beginning(loader: Any) -> Iterator[Any]:
         iterator = begin(loader)
-        if id(loader) in known or session.quiet:
+        if session.quiet or (id(loader) in known and not session.goes_on):
             return iterator
+        looks = id(loader) not in known
         known.add(id(loader))
-        return _Ahead(iterator, batches)
+        return _Ahead(iterator, batches if looks else None, session.part(Shorter).pass_over(loader))
 
     session.patches.set(DataLoader, "__iter__", beginning)
 
 
 class _Ahead:
-    """A loader's iterator that has looked ahead."""
+    """A loader's iterator that has looked ahead, and may come to its end early."""
 
-    def __init__(self, iterator: Iterator[Any], batches: Batches) -> None:
-        self._iterator, self._batches = iterator, batches
+    def __init__(self, iterator: Iterator[Any], batches: Batches | None, turns: Pass) -> None:
+        self._iterator, self._batches, self._pass = iterator, batches, turns
         self._found: list[Any] | None = None
         self._largest = -1
         self._given = 0
+        self._ended = False
 
     def __iter__(self) -> _Ahead:
         return self
 
     def __next__(self) -> Any:
         if self._found is None:
-            self._found, self._largest = self._batches.ahead(self._iterator)
+            self._found, self._largest = ([], -1) if self._batches is None else self._batches.ahead(self._iterator)
+        if self._largest < 0:
+            keep = self._pass.keep(self._left())
+            if keep is not None:
+                self._keep(keep)
+        self._given += 1
         if not self._found:
+            if self._ended:
+                raise StopIteration
             return next(self._iterator)
         if self._largest == 0:  # it is its turn
             self._note()
-        elif self._largest > 0 and self._batches.is_time():
+        elif self._largest > 0 and self._batches is not None and self._batches.is_time():
             self._found.insert(0, self._found.pop(self._largest))
             self._note()
         self._largest -= 1
-        self._given += 1
         return self._found.pop(0)
+
+    def _left(self) -> float:
+        try:
+            return len(self) - self._given
+        except (TypeError, NotImplementedError):  # of data that has no length
+            return math.inf
+
+    def _keep(self, count: int) -> None:
+        """Give no more than the last batches, and what workers are about to give."""
+        assert self._found is not None
+        iterator: Any = self._iterator
+        rest = deque(itertools.islice(iterator._sampler_iter, len(self)), count) if count else deque()
+        iterator._sampler_iter = iter(rest)
+        missing = max(count - len(rest), 0)
+        self._found = self._found[len(self._found) - missing :] if missing else []
+        self._ended = not count
 
     def _note(self) -> None:
         assert self._found is not None
-        self._batches.note(self._given + len(self._found), _size(self._found[0]))
+        assert self._batches is not None
+        self._batches.note(self._given - 1 + len(self._found), _size(self._found[0]))
         self._largest = -1
 
     def __getattr__(self, name: str) -> Any:

@@ -239,7 +239,8 @@ class Device:
     def _record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
         serial = self._session.storages.number(tensor.untyped_storage())
         if serial is not None:
-            self._session.writer.event("record_stream", serial, getattr(stream, "stream_id", 0))
+            number = self._session.storages.written(serial)
+            self._session.writer.event("record_stream", number, getattr(stream, "stream_id", 0))
 
 
 def install(session: Session) -> None:

@@ -47,7 +47,7 @@ class Replay:
         if self._ask is None or self._left <= 0:
             return None
         began = time.monotonic()
-        first = self._session.storages.count - len(pending)
+        first = self._session.storages.numbered - len(pending)
         more = [("alloc", first + i, size, gpu)[: 4 if gpu else 3] for i, size in enumerate(pending)]
         with tempfile.TemporaryDirectory(prefix="memestimate-") as folder:
             path = Path(folder) / "so-far.mrec"

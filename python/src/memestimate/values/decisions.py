@@ -96,6 +96,7 @@ class Place:
     ways: set[Direction] = dataclasses.field(default_factory=set)  # in which its sizes can be changed
     made: int = 0  # bytes of the largest tensor that has the size which was taken
     decides: bool = False
+    late: bool = False  # it asked behind the end of recordings with other answers
 
 
 class Decisions:
@@ -168,6 +169,7 @@ class Decisions:
         how = Usage.SIZE if kind == "size" else usage.of(frame)
         if place is None:
             place = self.places[key] = Place(key, self._session.frames.here(), kind, taken, how)
+            place.late = self._session.compared is not None
         elif how > place.usage:
             place.kind, place.taken, place.usage = kind, taken, how
         if how is not Usage.SHOWN:
@@ -201,10 +203,11 @@ class Decisions:
                 self._session.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame, more)
 
     def _weigh(self, again: Again | None) -> None:
-        sizes = [p for p in self.places.values() if p.kind == "size"]
-        asked = [p for p in self.places.values() if p.kind != "size" and p.usage >= Usage.ELSEWHERE]
-        for place in [*sizes, *asked]:
+        found = [p for p in self.places.values() if p.kind == "size" or p.usage >= Usage.ELSEWHERE]
+        for place in found:
             place.decides = place.usage >= Usage.LOOP
+        sizes = [p for p in found if p.kind == "size" and not p.late]
+        asked = [p for p in found if p.kind != "size" and not p.late]
         if again is None:
             return
         end = time.monotonic() + max(_SECONDS, 2 * (time.monotonic() - self._began))
@@ -230,14 +233,15 @@ class Decisions:
 
     def _tried(self, places: Iterable[Place], outcome: Outcome) -> None:
         """Take note of what came of other answers at some places."""
-        higher = outcome.highest - self._session.storages.highest
-        if outcome.failed and outcome.highest <= self._session.storages.highest:
+        highest = self._session.storages.highest if self._session.compared is None else self._session.compared
+        higher = outcome.highest - highest
+        if outcome.failed and outcome.highest <= highest:
             if outcome.refused:
                 for place in places:
                     place.decides = place.kind == "size"
             return
         for i, place in enumerate(places):
-            moves = abs(higher) * _LITTLE > self._session.storages.highest
+            moves = abs(higher) * _LITTLE > highest
             place.decides = moves or (place.decides and place.bytes >= 0)  # by a change that was tried before
             place.bytes = max(place.bytes, abs(higher))
             if i == 0 or place.kind == "size":  # of truths that were changed together the others were not tried alone
