@@ -374,10 +374,15 @@ func (p *player) reduced(c *Call) {
 	}
 }
 
-// share puts a storage in the place of another.
-func (p *player) share(storage, with int32) {
+// share puts a new storage in the place of another. One that is to stand for itself, as no recorder writes, has a block
+// of its own: a circle has no root.
+func (p *player) share(b *born, with int32) {
 	root := p.root(with)
-	p.same[storage] = root + 1
+	if root == b.storage {
+		p.alloc(b.storage, b.bytes)
+		return
+	}
+	p.same[b.storage] = root + 1
 	p.users[root]++
 }
 

@@ -22,7 +22,7 @@ func (p *player) played(at int) int {
 	if last+1 < len(events) && events[last+1].Kind == Sum {
 		last++
 		if len(p.born) == 1 {
-			p.share(p.born[0].storage, events[last].A)
+			p.share(&p.born[0], events[last].A)
 			return last
 		}
 	}
@@ -43,7 +43,7 @@ func (p *player) played(at int) int {
 		return last
 	}
 	if s := p.inPlace(c, last); s >= 0 {
-		p.share(p.born[0].storage, s)
+		p.share(&p.born[0], s)
 		return last
 	}
 	p.rest()
@@ -67,7 +67,7 @@ func (p *player) kernel(c *Call, written int32) {
 	p.kernels.On(p.thread, p.stream)
 	script := p.kernels.Call(&p.call)
 	if written >= 0 {
-		p.share(p.born[0].storage, written)
+		p.share(&p.born[0], written)
 		p.born[0].made = true
 	}
 	for _, b := range p.fresh { // results that the script does not make are there before it begins

@@ -29,6 +29,8 @@ type eventJSON struct {
 	Context  string   `json:"compile_context"`
 	Category string   `json:"category"`
 	Frames   []string `json:"frames"`
+	// the event whose frames are these, where they are too many to be written again
+	FramesOf *int `json:"frames_of,omitempty"`
 }
 
 // A sieve is the filters of "snapshot events".
@@ -110,6 +112,9 @@ func snapshotEventsCommand(e *env) *cobra.Command {
 				match = func(id snapshot.StackID) bool { return re.Matches(id) }
 			}
 			list, all := events(s, device, &f, label, match, n)
+			if o.format == "json" {
+				addFrames(s, device, list)
+			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
 					return encodeJSON(w, eventList{eventsForm, args[0], device, all, list})
@@ -157,12 +162,45 @@ func events(s *snapshot.Snapshot, device int, f *sieve, label *snapshot.Labeler,
 		j := eventJSON{Event: i, Time: e.Time, Action: action, Addr: uint64(e.Addr), Size: e.Size, Stream: s.Streams[e.Stream],
 			Where: s.UserSite(e.Stack), Label: label.Event(e),
 			Metadata: note.UserMetadata, Context: note.CompileContext, Category: note.Category, Frames: []string{}}
-		for _, k := range s.Stack(e.Stack) {
-			j.Frames = append(j.Frames, s.Frames[k].String())
-		}
 		list = append(list, j)
 	}
 	return list, all
+}
+
+// Stacks are written with each event as long as they take no more than this, in bytes, and so much for each event. From
+// there on a stack is written once: a small file has one of thousands of calls for thousands of events.
+const (
+	framesBytes   = 16 << 20
+	framesAnEvent = 256
+)
+
+// addFrames adds the frames of the events.
+func addFrames(s *snapshot.Snapshot, device int, list []eventJSON) {
+	type written struct {
+		frames []string
+		bytes  int
+		event  int
+	}
+	stacks, left := map[snapshot.StackID]*written{}, framesBytes+framesAnEvent*len(list)
+	trace := s.Trace(device)
+	for i := range list {
+		j := &list[i]
+		id := trace.At(j.Event).Stack
+		w := stacks[id]
+		if w == nil {
+			w = &written{frames: []string{}, event: j.Event}
+			for _, k := range s.Stack(id) {
+				w.frames = append(w.frames, s.Frames[k].String())
+				w.bytes += len(w.frames[len(w.frames)-1])
+			}
+			stacks[id] = w
+		} else if w.bytes > left {
+			j.FramesOf = &w.event
+			continue
+		}
+		left -= w.bytes
+		j.Frames = w.frames
+	}
 }
 
 func eventGrid(list []eventJSON, format string) *report.Grid {

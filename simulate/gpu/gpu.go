@@ -134,6 +134,9 @@ func Known() []Device { return known }
 // Default returns the device that is meant where none is named: the one on which the rules were measured.
 func Default() Device { return known[0] }
 
+// largest is more memory than any device has: 1180 Ti is no size, but a card that does not exist.
+const largest = 2 << 40
+
 // Find returns the device of this name, which may be its ID ("h100-80gb"), the name that
 // nvidia-smi shows, or as much of them as spelling.GPU needs; or a size: "24GiB". "" is the default.
 func Find(name string) (Device, error) {
@@ -145,7 +148,7 @@ func Find(name string) (Device, error) {
 	case err != nil:
 		return Device{}, err
 	case at < 0:
-		if size, err := spelling.Size(name); err == nil && size > 0 { // which "1080 Ti" is not
+		if size, err := spelling.Size(name); err == nil && 0 < size && size < largest { // which "1080 Ti" is not
 			id := strings.Join(strings.Fields(name), "")
 			return memoryOnly(id, id, size), nil
 		}

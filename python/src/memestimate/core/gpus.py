@@ -236,7 +236,8 @@ def _size(text: str) -> int:
         return 0
     number, prefix, binary, byte = found.groups()
     base = 1000 if byte and not binary else 1024
-    return int(min(float(number) * base ** ("kmgtpe".index(prefix) + 1), 2.0**62))
+    size = float(number) * base ** ("kmgtpe".index(prefix) + 1)
+    return int(size) if size < 2 << 40 else 0  # more than any device has: "1180 Ti"
 
 
 def meant_by(typed: str, names: Iterable[tuple[str, str]]) -> list[str]:

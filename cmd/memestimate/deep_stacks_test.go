@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/snapshot"
+)
+
+const recordingHeader = `{"format": "memestimate-recording/1","producer":"x","torch":"2.11.0","python":"3.11.7","cudnn":91900,` +
+	`"cuda":"13.0","way":"fake-cuda-no-driver","gpu":{"name":"h200","capability":[9,0],"multiprocessors":132,` +
+	`"memory":150109880320},"world_size":1,"rank":0,"alloc_conf":"","cudnn_benchmark":false,"allow_tf32":true}` + "\n"
+
+// hostileFile writes a recording.
+func hostileFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write([]byte(text))
+	if err = errors.Join(err, z.Close(), os.WriteFile(path, packed.Bytes(), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A result that is the sum of itself has a block of its own: the search for the storage that it stands for ends.
+func TestSumOfItsOwnResult(t *testing.T) {
+	path := hostileFile(t, "self.mrec", recordingHeader+`["meta","float32",[8],[1],0]
+["op","aten::add","Tensor"]
+["call",0,["c:0","c:0",1],["0:0"],-1,-1]
+["alloc",0,32]
+["sum",0]
+["is",0,"gradient","w"]
+["end",6]
+`)
+	for _, format := range []string{"text", "json", "html", "csv"} {
+		stdout, stderr, code := try(t, path, "--format", format)
+		if code != exitOK || format == "json" && !strings.Contains(stdout, `"allocated_bytes": 512`) {
+			t.Errorf("%s: exit code %d: %s\n%.300s", format, code, stderr, stdout)
+		}
+	}
+}
+
+// A recording's stacks share their callers; in a snapshot and on a page each is a list. What is written of stacks that
+// get ever deeper grows as the file does.
+func TestDeepStacksAreCut(t *testing.T) {
+	const deep = 6000
+	var b strings.Builder
+	b.WriteString(recordingHeader + `["meta","float32",[256],[1],0]` + "\n" + `["op","aten::add","Tensor"]` + "\n")
+	for i := range deep {
+		fmt.Fprintf(&b, "[\"frame\",%d,\"a.py\",%d,\"f%d\"]\n", i-1, i, i)
+		fmt.Fprintf(&b, "[\"call\",0,[],[\"%d:0\"],%d,-1]\n[\"alloc\",%d,1024]\n", i, i, i)
+	}
+	fmt.Fprintf(&b, "[\"end\",%d]\n", 2+3*deep)
+	path := hostileFile(t, "deep.mrec", b.String())
+	out := filepath.Join(t.TempDir(), "run.pickle")
+	if _, stderr, code := try(t, path, "--snapshot", out); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	info, err := os.Stat(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// a million frames of five bytes, and 64 a stack
+	if most := int64(5*manyFrames + 6*enoughFrames*deep + 24*b.Len()); info.Size() > most {
+		t.Errorf("a recording of %d bytes is a snapshot of %d, want %d at most", b.Len(), info.Size(), most)
+	}
+	in, err := os.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	s, err := snapshot.Read(in, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := 0
+	for i := range s.Frames {
+		if s.Frames[i].Name == "... more calls, left out" {
+			cut++
+		}
+	}
+	if cut == 0 {
+		t.Error("no stack is said to be cut")
+	}
+	page, stderr, code := try(t, path, "--format", "html")
+	if code != exitOK || len(page) > 30*b.Len() {
+		t.Errorf("a recording of %d bytes is a page of %d: exit code %d, %s", b.Len(), len(page), code, stderr)
+	}
+}
+
+// One stack of thousands of calls that all events share is written as often as there is room, and then named.
+func TestSharedStackIsWrittenOnce(t *testing.T) {
+	const deep, many = 5000, 4000
+	frames := make([]snapshot.Frame, deep)
+	for i := range frames {
+		frames[i] = snapshot.Frame{Name: fmt.Sprintf("function_of_some_length_%d", i), File: "a.py", Line: int64(i)}
+	}
+	build := func(events int) *snapshot.Snapshot {
+		b := snapshot.NewBuilder(1)
+		id, note := b.Stack(frames...), b.Note("")
+		for i := range events {
+			b.Event(0, snapshot.Event{Action: snapshot.Alloc, Addr: int64(i+1) << 21, Size: 512, Stack: id, Note: note}, 0)
+		}
+		return b.Snapshot()
+	}
+	list := func(events int) []eventJSON {
+		s := build(events)
+		label, err := s.NewLabeler(0, "frame")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := allEvents(s, label)
+		addFrames(s, 0, all)
+		return all
+	}
+	var text bytes.Buffer
+	all := list(many)
+	if err := encodeJSON(&text, all); err != nil {
+		t.Fatal(err)
+	}
+	if most := 2 * (framesBytes + 2*framesAnEvent*many); text.Len() > most {
+		t.Errorf("%d events of one stack are %d bytes, want %d at most", many, text.Len(), most)
+	}
+	last := all[many-1]
+	if len(all[0].Frames) != deep || last.FramesOf == nil || *last.FramesOf != 0 || len(last.Frames) != 0 {
+		t.Errorf("the first event has %d frames, the last %d of %v", len(all[0].Frames), len(last.Frames), last.FramesOf)
+	}
+	for _, e := range list(20) { // as ever
+		if len(e.Frames) != deep || e.FramesOf != nil {
+			t.Fatalf("event %d of 20 has %d frames", e.Event, len(e.Frames))
+		}
+	}
+}
+
+// allEvents lists every event of the first device.
+func allEvents(s *snapshot.Snapshot, label *snapshot.Labeler) ([]eventJSON, int) {
+	return events(s, 0, &sieve{to: -1}, label, func(snapshot.StackID) bool { return true }, 0)
+}
