@@ -236,6 +236,10 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	if rec.WorldSize > 1 {
 		say(Info, "rank %d of %d GPUs", rec.Rank, rec.WorldSize)
 	}
+	if run.Raced > 0 {
+		say(Info, "DDP's first bucket, %s, may still be there in the next backward pass, until NCCL's watchdog has seen "+
+			"that its all-reduce is over: at most and safe have it", inGiB(run.Raced))
+	}
 	if run.Crossing > 0 {
 		say(Info, "%s on another stream than they were made on: they are taken to be free as soon as the "+
 			"program lets go of them", plural(run.Crossing, "tensor is used", "tensors are used"))

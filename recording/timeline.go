@@ -23,9 +23,10 @@ type Run struct {
 	// Doubtful says why some of what is taken, or until when, is not known: AtMost has it at its most.
 	Doubtful kernels.Doubts
 
-	Trains   bool // it has a backward pass
-	Crossing int  // tensors of which the program recorded that another stream uses them
-	Steps    int  // that ended
+	Trains   bool  // it has a backward pass
+	Crossing int   // tensors of which the program recorded that another stream uses them
+	Raced    int64 // bytes of DDP's buckets of which it is a race whether the next backward pass still has them
+	Steps    int   // that ended
 
 	// Limit is what the process may take of the device, where the program was told that it is out of memory and went on:
 	// the device's memory, or its part by torch.cuda.set_per_process_memory_fraction. 0 where it was not told.
@@ -65,6 +66,9 @@ type player struct {
 	step    int32
 	atMost  kernels.Doubts // see Run.AtMost
 	stashed map[int32]bool // storages that backward passes gave to an asynchronous all-reduce
+	crossed map[int32]bool // storages that another stream uses, too
+	behind  [][]int32      // blocks of such, let go of, that other streams still use: by the stream that made them
+	raced   int64          // bytes of stashed storages let go of since the last backward pass
 	late    []int32        // blocks of such storages let go of, at most until a backward pass is over
 	thread  int32
 	stream  int32
@@ -109,7 +113,8 @@ type born struct {
 func (r *Recording) Timeline(d gpu.Device) *Run { return r.timeline(d, 0) }
 
 // AtMost returns the requests of a doubtful run with what is not known for some reasons at its most: workspaces of
-// convolutions, also of those that likely take none; those of other kernels, and buckets of DDP that live on.
+// convolutions, also of those that likely take none; those of other kernels, buckets of DDP that live on, and blocks that
+// other streams still use.
 func (run *Run) AtMost(of kernels.Doubts) *timeline.Log {
 	return run.Recording.timeline(run.device, of).Log
 }
@@ -122,7 +127,7 @@ func (r *Recording) timeline(d gpu.Device, atMost kernels.Doubts) *Run {
 		layer: timeline.NoLayer, site: -1, sites: map[Site]int32{},
 		modules: make([]int32, len(r.Modules)), layers: map[string]int32{},
 		tensors: make([]*kernels.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
-		atMost: atMost, stashed: map[int32]bool{},
+		atMost: atMost, stashed: map[int32]bool{}, crossed: map[int32]bool{},
 	}
 	p.kernels.AtMost(atMost)
 	if r.asked(d) {
@@ -228,6 +233,7 @@ func (p *player) play() {
 			p.kernels.ClearBLAS()
 		case RecordStream:
 			p.run.Crossing++
+			p.crossed[p.root(e.A)] = true
 		case EmptyCache:
 			p.release()
 		case OutOfMemory: // before it is said, all cached blocks are given back (malloc of CUDACachingAllocator.cpp)
@@ -252,7 +258,7 @@ func (p *player) enter(name PhaseName) {
 		for _, block := range p.late {
 			p.give(block)
 		}
-		p.late = p.late[:0]
+		p.late, p.raced = p.late[:0], 0
 	}
 	p.phase = phases[name]
 	p.mark(p.step+1, p.phase)
@@ -345,16 +351,45 @@ func (p *player) free(storage int32) {
 	if p.users[root]--; p.users[root] > 0 {
 		return
 	}
-	if p.stashed[root] {
+	b := p.blocks[root]
+	p.blocks[root] = noBlock
+	crossed := p.crossed[root]
+	delete(p.crossed, root)
+	if crossed || p.stashed[root] {
 		p.run.Doubtful |= kernels.OfGuesses
-		if p.atMost&kernels.OfGuesses != 0 {
-			p.late = append(p.late, p.blocks[root])
-			p.blocks[root] = noBlock
-			return
+	}
+	if p.stashed[root] && b != noBlock {
+		if p.phase != timeline.Backward {
+			p.raced += p.log.Of(b).Bytes
+			p.run.Raced = max(p.run.Raced, p.raced)
 		}
 	}
-	p.give(p.blocks[root])
-	p.blocks[root] = noBlock
+	switch {
+	case b == noBlock || p.atMost&kernels.OfGuesses == 0:
+		p.give(b)
+	case p.stashed[root]:
+		p.late = append(p.late, b)
+	case crossed:
+		p.fallBehind(b)
+	default:
+		p.give(b)
+	}
+}
+
+// fallBehind frees a block that another stream uses, which serves no request before that stream has passed it
+// (insert_events in CUDACachingAllocator.cpp). How far the host is ahead is not known: FSDP1 lets it be by two units
+// (limit_all_gathers), so at most the last two of a stream are still in use.
+func (p *player) fallBehind(block int32) {
+	stream := int(p.log.Of(block).Stream)
+	for len(p.behind) <= stream {
+		p.behind = append(p.behind, nil)
+	}
+	queue := append(p.behind[stream], block)
+	if len(queue) > 2 {
+		p.give(queue[0])
+		queue = queue[1:]
+	}
+	p.behind[stream] = queue
 }
 
 // reduced plays an all-reduce. What a backward pass gives to one is held by NCCL's process group until its watchdog

@@ -24,12 +24,28 @@ func TestStashed(t *testing.T) {
 	if got := strings.Join(events(r), " "); got != likely {
 		t.Errorf("%s\nwant %s", got, likely)
 	}
-	if r.Doubtful != kernels.OfGuesses {
-		t.Fatal("nothing is in doubt")
+	if r.Doubtful != kernels.OfGuesses || r.Raced != 16384 {
+		t.Fatalf("in doubt %v, %d bytes of buckets", r.Doubtful, r.Raced)
 	}
 	most := "load0 +16384 +32768 backward1 forward2 -32768 +1024 backward2 -16384 -1024 optimizer2"
 	if got := strings.Join(events(&Run{Log: r.AtMost(kernels.OfGuesses)}), " "); got != most {
 		t.Errorf("at most %s\nwant %s", got, most)
+	}
+}
+
+// Of what other streams use, the last two blocks of a stream may be in use when the program has let go of them.
+func TestCrossing(t *testing.T) {
+	r := run(t,
+		`["phase","forward"]`, `["alloc",0,1024]`, `["alloc",1,2048]`, `["alloc",2,4096]`, `["alloc",3,8192]`,
+		`["record_stream",0,1]`, `["record_stream",1,1]`, `["record_stream",2,1]`,
+		`["free",3]`, `["free",0]`, `["free",1]`, `["free",2]`, `["step"]`,
+	)
+	const begins = "load0 forward1 +1024 +2048 +4096 +8192 -8192 -1024"
+	if got, want := strings.Join(events(r), " "), begins+" -2048 -4096"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got := strings.Join(events(&Run{Log: r.AtMost(kernels.OfGuesses)}), " "); got != begins || r.Doubtful == 0 {
+		t.Errorf("at most %s, in doubt %v\nwant %s", got, r.Doubtful, begins)
 	}
 }
 
