@@ -191,3 +191,17 @@ def test_a_compiled_optimizer(tmp_path: Path) -> None:
         phase = event[1] if event[0] == "phase" else phase
         if event[0] == "call" and found.tables["op"][event[1]][0].startswith("triton::triton_for"):
             assert phase == "optimizer"
+
+
+def test_max_autotune_holds_what_its_trials_hold(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with memestimate.record(tmp_path / "a.mrec") as recorder, torch.no_grad():
+        run = torch.compile(nn.Linear(64, 32, bias=False).cuda(), mode="max-autotune-no-cudagraphs")
+        run(torch.randn(256, 64, device="cuda"))
+    assert [code for code, _ in recorder.notes if code in ("autotune", "eager")] == ["autotune"]
+    found = Recording(tmp_path / "a.mrec")
+    # The product is tried twice, without and with the buffer that empties the cache, and then runs.
+    assert len(found.calls("mm")) == 3
+    made = [rest[-1] for rest in found.of("alloc")]
+    trial = [4 * 256 * 64, 4 * 64 * 32, 4 * 256 * 32]
+    assert any(made[i : i + 3] == trial for i in range(len(made))), "operands and a result of their own"

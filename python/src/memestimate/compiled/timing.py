@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,17 +67,42 @@ class Timing:
         patches.set(pad, "_should_pad", decided)
         patches.set(pad, "no_dispatch", on_gpu)
         patches.set(pad, "get_do_bench", lambda: self.benchmark)
-        algorithms: Any = importlib.import_module("torch._inductor.select_algorithm")
-
-        def alike(choices: Any, *_: Any, **__: Any) -> dict[Any, float]:
-            text = "recorded without the trials of max-autotune, taken to choose cuBLAS and cuDNN: no upper bound"
-            self._session.note("eager", text)
-            return dict.fromkeys(choices, _TIME)
-
-        for name in ("benchmark_in_current_process", "benchmark_in_sub_process"):
-            patches.set(algorithms.AlgorithmSelectorCache, name, staticmethod(alike))
         nothing = SimpleNamespace(lookup=lambda key: None, set_value=lambda key, value: None)
         patches.set(pad, "get_pad_cache", lambda: nothing)
+        self._try_choices(patches, on_gpu)
+
+    def _try_choices(self, patches: Patches, on_gpu: Callable[[], AbstractContextManager[None]]) -> None:
+        """Hold what the trials of max-autotune hold: operands and a result of their own, for each size of a product.
+
+        On a GPU templates of Triton are tried besides, which take no more. Which is the fastest nobody knows here:
+        cuBLAS and cuDNN are taken, whose workspaces and results take the most.
+        """
+        algorithms: Any = importlib.import_module("torch._inductor.select_algorithm")
+        config: Any = importlib.import_module("torch._inductor.config")
+        kind = algorithms.AlgorithmSelectorCache
+        call, benchmark = kind.__call__, kind.benchmark_in_current_process
+        tried: set[Any] = set()
+
+        def trial(choices: Any, *args: Any, **kwargs: Any) -> Any:
+            text = "max-autotune is taken to choose cuBLAS and cuDNN, which it decides by timing"
+            self._session.note("autotune", text)
+            with on_gpu():
+                return benchmark(choices, *args, **kwargs)
+
+        def chosen(
+            cache: Any, name: str, choices: Any, nodes: Any, layout: Any, gen: Any = None, *args: Any, **kwargs: Any
+        ) -> Any:
+            key = name, algorithms.create_inputs_key(nodes)
+            alone = len(choices) == 1 and layout.device.type == "cuda"  # as there is no template here
+            if alone and (config.max_autotune or config.max_autotune_gemm) and key not in tried:
+                tried.add(key)
+                trial(choices, nodes, layout, gen)
+            kwargs["return_multi_template"] = False  # which waits for what a template may be fused with
+            return call(cache, name, choices, nodes, layout, gen, *args, **kwargs)
+
+        patches.set(kind, "__call__", chosen)
+        for name in ("benchmark_in_current_process", "benchmark_in_sub_process"):
+            patches.set(kind, name, staticmethod(trial))
 
     def benchmark(self, run: Callable[[], Any], *_: Any, **__: Any) -> float:
         """Run something as often as it takes to hold what it holds, beside the buffer that empties the cache."""
