@@ -1,21 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/budget"
-	"github.com/memestimate/memestimate/gate/forge"
+	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -59,21 +58,20 @@ what it was.`,
 			if err := o.check(fileSource(c.config)); err != nil {
 				return err
 			}
-			out := c.run(e, false, &o)
-			if errors.Is(out.err, errRead) {
-				return out.err
+			out, err := c.run(e, false, &o)
+			if err != nil {
+				return err
 			}
-			// which say what went wrong
-			if out.err == nil || o.format == "markdown" {
+			if out.Err == nil || o.format == "markdown" { // which says what went wrong
 				err := o.write(e, func(w io.Writer) error {
 					switch o.format {
 					case "json":
-						return checkJSON(w, out)
+						return encodeJSON(w, out.Result())
 					case "markdown":
-						_, err := io.WriteString(w, commentBody(out, report.MarkdownLimit, false))
+						_, err := io.WriteString(w, out.Comment(report.MarkdownLimit, false))
 						return err
 					}
-					return o.grid(w, e, checkGrid(out.all, o.format == "csv"))
+					return o.grid(w, e, out.Table(o.format == "csv"))
 				})
 				if err != nil {
 					return err
@@ -87,238 +85,165 @@ what it was.`,
 	return cmd
 }
 
-// An outcome is what came of a check.
-type outcome struct {
-	config  string       // path of the budget file
-	shown   string       // the same as the host of the job has it: from the top of the checkout
-	file    *budget.File // nil where it could not be read
-	all     []*checked
-	base    *baseline // nil where nothing is compared
-	changed           // since the base
-	page    string    // of the job that checks, where its log and summary are; "" outside of one
-	when    time.Time
-	err     error // why there is no check; the rest is as far as it came
-}
-
-// finding counts what came of the models.
-type finding struct {
-	over    int // models of which a limit is passed
-	lines   int // limits that are passed
-	failed  int // models that could not be estimated
-	limited int // limits that models were held against
-}
-
-func (o *outcome) count() (n finding) {
-	for _, m := range o.all {
-		if m.err != nil {
-			n.failed++
-		}
-		if m.over() {
-			n.over++
-		}
-		for _, x := range m.cases {
-			for _, l := range x.lines {
-				if l.Over {
-					n.lines++
+// run makes the check. With compare all models are compared with the base, else only where a limit needs it. The output
+// may not be one of them.
+func (c *checking) run(e *env, compare bool, o *output) (*gate.Outcome, error) {
+	var p *progress
+	check := &gate.Check{
+		Config: c.config, Base: c.base, Fetch: c.fetch, Confidence: estimate.Confidence(c.sure), Compare: compare,
+		Getenv: e.getenv, Now: e.time(), Version: shortVersion(), Read: readSmall, Cases: casesOf,
+		Found: func(all []*gate.Model) error {
+			for _, m := range all {
+				if err := notRead("output", o.file, fileSource(m.File)); err != nil {
+					return err
 				}
-				if l.LimitText != "" {
-					n.limited++
+			}
+			p = startProgress(e, fmt.Sprintf("estimating %d models", len(all)))
+			return nil
+		},
+		Estimate: func(f *budget.File, m *gate.Model, past func(*onnxload.Model) (*gate.Blob, error),
+			use func(string, gate.Report, gate.Report) error) error {
+			return estimateChecked(e, f, m, past, use)
+		},
+	}
+	out := check.Run()
+	if p != nil {
+		p.done()
+	}
+	if errors.Is(out.Err, errRead) {
+		return nil, out.Err
+	}
+	var at *budget.Error
+	if errors.As(out.Err, &at) && at.Key != "" {
+		if near := nearest(at.Key, at.Known); near != "" {
+			out.Err = fail(exitInput, "%w", out.Err).withHint("did you mean %s?", near)
+		}
+	}
+	return out, nil
+}
+
+// casesOf checks the settings of a budget file and says how many cases they are.
+func casesOf(f *budget.File, s budget.Settings) (int, error) {
+	m, err := matrixOf(f, s)
+	if err != nil {
+		return 0, err
+	}
+	return m.cases(), nil
+}
+
+// matrixOf sets the flags that a budget file's settings stand for.
+func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
+	m := &matrix{}
+	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	m.flags(flags)
+	for _, x := range s {
+		values := x.Values
+		if x.Name == "gpu" {
+			for _, v := range values {
+				if err := gate.ExactGPU(v); err != nil {
+					return nil, gate.AtLine(f, x.Line, "%w", err)
 				}
 			}
 		}
-	}
-	return n
-}
-
-// run reads the budget file and estimates its models. With compare all of them are compared with the base,
-// else only where a limit needs it. The output may not be one of them.
-func (c *checking) run(e *env, compare bool, o *output) *outcome {
-	out := &outcome{config: c.config, shown: fromTop(e, c.config), when: e.time()}
-	defer func() {
-		if p := recover(); p != nil { // a bug of ours is told where the rest would be
-			out.err = fail(exitBug, "internal error, please report it with the budget file: %v at %s", p, estimate.PanicPlace())
+		if slices.Contains(axes, x.Name) {
+			values = []string{strings.Join(values, ",")}
 		}
-	}()
-	out.err = c.check(e, compare, o, out)
-	return out
+		for _, v := range values {
+			if err := flags.Lookup(x.Name).Value.Set(v); err != nil {
+				return nil, gate.AtLine(f, x.Line, "%s %q: %w", x.Name, v, err)
+			}
+		}
+		flags.Lookup(x.Name).Changed = true
+	}
+	if err := m.run.contradiction(); err != nil {
+		return nil, gate.AtLine(f, s[0].Line, "%w", err)
+	}
+	return m, nil
 }
 
-// fromTop returns the path of a file from the top of what a job has checked out, by which its host knows the file; as
-// it stands where that is not known.
-func fromTop(e *env, file string) string {
-	top := cmp.Or(e.getenv("GITHUB_WORKSPACE"), e.getenv("CI_PROJECT_DIR"))
-	absolute, err := filepath.Abs(file)
-	if top == "" || err != nil {
-		return filepath.ToSlash(file)
+// estimateChecked estimates a model of a budget file, and the file of the base that it was, under all its settings.
+func estimateChecked(e *env, f *budget.File, m *gate.Model, past func(*onnxload.Model) (*gate.Blob, error),
+	use func(string, gate.Report, gate.Report) error) error {
+	in := source{arg: m.Name, name: m.Name}
+	if m.File != "" {
+		in = source{arg: m.File, name: path.Base(m.Name), file: m.File}
 	}
-	if within, err := filepath.Rel(top, absolute); err == nil && filepath.IsLocal(within) {
-		file = within
-	}
-	return filepath.ToSlash(file)
-}
-
-func (c *checking) check(e *env, compare bool, o *output, out *outcome) (err error) {
-	job, noJob := forge.CurrentJob(e.getenv)
-	out.page = job.Page
-	if out.file, err = readBudget(c.config); err != nil {
+	head, err := openModel(e, in, &settings{}, nil)
+	if err != nil {
 		return err
 	}
-	f := out.file
-	for i := range f.Models {
-		if c.sure != "" {
-			f.Models[i].Limits.Confidence = estimate.Confidence(c.sure)
-		}
-	}
-	if out.all, err = findModels(f); err != nil {
+	defer head.close()
+	was, err := past(head.m)
+	if err != nil {
 		return err
 	}
-	for _, m := range out.all {
-		if err := notRead("output", o.file, m.in); err != nil {
+	var base *opened
+	if was != nil {
+		base, err = openModel(e, source{arg: was.Name, name: path.Base(was.Name), revision: was.Commit + ":./" + was.Name,
+			blob: was}, &settings{}, nil)
+		if err != nil {
+			return fmt.Errorf("in the base: %w", err)
+		}
+		defer base.close()
+		base.other = head
+	}
+	for _, s := range m.Entry.Settings {
+		x, err := matrixOf(f, s)
+		if err != nil {
+			return err
+		}
+		of := func(o *opened) gate.Report {
+			if o == nil {
+				return nil
+			}
+			return func(gpu string) (*estimate.Report, error) {
+				set := x.settings
+				if gpu != "" {
+					set.run.gpu = gpu
+				}
+				return o.report(e, "memestimate", &set)
+			}
+		}
+		if err := x.each(true, func(label string) error { return use(label, of(head), of(base)) }); err != nil {
 			return err
 		}
 	}
-	grows := slices.ContainsFunc(f.Models, func(m budget.Model) bool { return m.Limits.Growth != nil })
-	if compare || grows {
-		if noJob != nil {
-			return fail(exitInput, "%w", noJob)
-		}
-		rev, line := c.base, 0
-		if rev == "" {
-			rev, line = f.Base.Text, f.Base.Line
-		}
-		if out.base, err = newBaseline(filepath.Dir(f.Path), rev, job, c.fetch); err != nil {
-			if line > 0 {
-				return &placed{err: err, file: f.Path, line: line}
-			}
-			return err
-		}
-		if line > 0 {
-			if err := out.base.believe(f, c.fetch); err != nil {
-				return &placed{err: err, file: f.Path, line: line}
-			}
-		}
-		checkAll(e, f, out.all, out.base)
-		if out.changed = out.base.changes(f, out.all); out.lost != nil {
-			return out.lost
-		}
-		if grows && job.CI && out.base.own && !slices.ContainsFunc(out.all,
-			func(m *checked) bool { return m.past.state != isSame || m.err != nil }) {
-			return fail(exitInput, "the base is the commit that is checked, %.12s, from which nothing can grow",
-				out.base.commit).
-				withHint("--base says another one, as in --base origin/main")
-		}
-		return nil
-	}
-	checkAll(e, f, out.all, nil)
 	return nil
 }
 
-// A placed is an error at a line of the budget file.
-type placed struct {
-	err  error
-	file string
-	line int
-}
-
-// atLine returns an error at a line of a budget file.
-func atLine(f *budget.File, line int, format string, args ...any) error {
-	return fail(exitInput, "%w", &placed{fmt.Errorf(format, args...), f.Path, line})
-}
-
-// Error returns the text with its place.
-func (p *placed) Error() string { return fmt.Sprintf("%s:%d: %v", quoteArg(p.file), p.line, p.err) }
-
-// Unwrap returns the error without its place.
-func (p *placed) Unwrap() error { return p.err }
-
-// place returns where in the budget file an error is; line 0 is nowhere in particular.
-func (o *outcome) place(err error) (file string, line int) {
-	var at *budget.Error
-	var p *placed
-	switch {
-	case errors.As(err, &p):
-		return p.file, p.line
-	case errors.As(err, &at):
-		return at.File, at.Line
-	}
-	return o.config, 0
-}
-
-// verdict tells on stderr what is over and what could not be estimated, and is the error of
+// verdict tells on stderr what this change loosens, what is over and what could not be estimated, and is the error of
 // the worst of it.
-func (c *checking) verdict(e *env, out *outcome) error {
+func (c *checking) verdict(e *env, out *gate.Outcome) error {
 	code := exitOK
-	for _, p := range out.problems() {
-		code = max(code, p.code)
+	for _, text := range out.Loosened() {
+		fmt.Fprintf(e.stderr, "memestimate: this change loosens its own limits: %s\n", oneLine(text))
+	}
+	for _, p := range out.Problems() {
+		var bug *gate.Bug
 		switch {
-		case p.line != nil:
-			fmt.Fprintf(e.stderr, "memestimate: %s:%d: %s\n", quoteArg(p.file), p.at, p.text)
-		case p.err != out.err: // which the caller tells
-			tell(e.stderr, p.err)
+		case p.Err == nil:
+			code = max(code, exitNo)
+			fmt.Fprintf(e.stderr, "memestimate: %s:%d: %s\n", quoteArg(p.File), p.Line, p.Text)
+		case errors.As(p.Err, &bug):
+			code = exitBug
+			fallthrough
+		default: // a size that is not given is the file's fault, not the command line's
+			code = max(code, exitInput, codeOf(p.Err))
+			if p.Err != out.Err { // which the caller tells
+				tell(e.stderr, p.Err)
+			}
 		}
 		if c.annotate {
-			annotate(e.stderr, out.shown, p.at, p.text)
+			annotate(e.stderr, out.Shown, p.Line, p.Text)
 		}
 	}
 	switch {
-	case out.err != nil:
-		return out.err
+	case out.Err != nil:
+		return fail(code, "%w", out.Err).withHint("%s", hintOf(out.Err))
 	case code == exitOK:
 		return nil
 	}
 	return &exitError{code: code}
-}
-
-// A problem is why a check does not pass: a limit that is passed, a model that could not be estimated, or that there
-// is no check at all.
-type problem struct {
-	code  int
-	file  string // where it is to be changed: the budget file
-	at    int    // its line; 0 is none in particular
-	text  string // without the place
-	model string // "" where it is none's
-	line  *budget.Line
-	err   error
-}
-
-func (o *outcome) problems() (all []problem) {
-	for _, m := range o.all {
-		for _, x := range m.cases {
-			for i := range x.lines {
-				if l := &x.lines[i]; l.Over {
-					all = append(all, problem{code: exitNo, file: o.config, at: l.Place, text: overText(*l), model: m.name, line: l})
-				}
-			}
-		}
-		if m.err != nil { // a size that is not given is the file's fault, not the command line's
-			all = append(all, problem{code: max(exitInput, codeOf(m.err)), file: o.config, at: m.entry.Line,
-				text: oneLine(m.err.Error()), model: m.name, err: m.err})
-		}
-	}
-	if o.err != nil {
-		file, line := o.place(o.err)
-		text := oneLine(o.err.Error())
-		text = strings.TrimPrefix(text, fmt.Sprintf("%s:%d: ", quoteArg(file), line))
-		all = append(all, problem{code: codeOf(o.err), file: file, at: line, text: text, err: o.err})
-	}
-	return all
-}
-
-// overText says what is over, without its place.
-func overText(l budget.Line) string {
-	text := quoteArg(l.Model)
-	if l.Settings != "" {
-		text += " (" + l.Settings + ")"
-	}
-	text += fmt.Sprintf(": %s %s", report.TotalName(l.Total), report.Size(l.Value))
-	if l.Before != nil && *l.Before != l.Value {
-		text += fmt.Sprintf(" after %s", report.Size(*l.Before))
-	}
-	text += ", over " + l.LimitText
-	if l.Note != "" {
-		text += "; " + l.Note
-	}
-	return text
 }
 
 // annotate writes an annotation for GitHub's runner, which takes it from the log.
@@ -327,33 +252,4 @@ func annotate(w io.Writer, file string, line int, text string) {
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	fmt.Fprintf(w, "::error file=%s,line=%d,title=memestimate::%s\n", property.Replace(file),
 		max(line, 1), message.Replace(text))
-}
-
-// checkJSON writes the lines of all models, the errors of those that have none, and what changed since the base.
-func checkJSON(w io.Writer, o *outcome) error {
-	out := checkResult{
-		Schema: checkForm, Over: o.count().lines, Lines: []budget.Line{}, Errors: []checkFailure{}, Moved: []move{},
-		Changes: append([]budget.Change{}, o.asks...), Removed: append([]removal{}, o.removed...),
-	}
-	if o.base != nil {
-		out.Base = &checkBase{o.base.rev, o.base.commit, o.base.head}
-	}
-	for _, c := range o.all {
-		for _, x := range c.cases {
-			out.Lines = append(out.Lines, x.lines...)
-		}
-		if c.err != nil {
-			out.Errors = append(out.Errors, checkFailure{c.name, oneLine(c.err.Error())})
-		}
-		if c.moved() {
-			out.Moved = append(out.Moved, move{c.past.name, c.name})
-		}
-	}
-	return encodeJSON(w, out)
-}
-
-// A move is a model that the base has under another name.
-type move struct {
-	From string `json:"from"`
-	To   string `json:"to"`
 }

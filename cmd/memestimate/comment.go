@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/forge"
 )
 
@@ -61,14 +61,13 @@ same places. Exit codes are those of check.`,
 					return usagef("--%s goes with --post", name)
 				}
 			}
-			out := c.run(e, true, &c.out)
-			if errors.Is(out.err, errRead) {
-				return out.err
+			out, err := c.run(e, true, &c.out)
+			if err != nil {
+				return err
 			}
-			var err error
 			if !c.post {
 				err = c.out.write(e, func(w io.Writer) error {
-					_, err := io.WriteString(w, forge.Marker(c.key)+"\n"+commentBody(out, commentRoom, true))
+					_, err := io.WriteString(w, forge.Marker(c.key)+"\n"+out.Comment(gate.CommentRoom, true))
 					return err
 				})
 			} else {
@@ -95,17 +94,17 @@ same places. Exit codes are those of check.`,
 
 // publish posts the comment and writes the summary and the outputs of the step. That one of them fails is told, and is
 // an error only when nobody would see the result.
-func (c *commenting) publish(ctx context.Context, e *env, out *outcome) error {
+func (c *commenting) publish(ctx context.Context, e *env, out *gate.Outcome) error {
 	summary := e.getenv("GITHUB_STEP_SUMMARY")
 	var summaryErr error
 	if summary != "" {
 		room := forge.SummaryRoom(summary)
-		if summaryErr = forge.AppendSummary(summary, commentBody(out, int(min(room, summaryRoom)),
+		if summaryErr = forge.AppendSummary(summary, out.Comment(int(min(room, gate.SummaryRoom)),
 			true)+"\n"); summaryErr != nil {
 			fmt.Fprintf(e.stderr, "memestimate: job summary: %s\n", oneLine(summaryErr.Error()))
 		}
 	}
-	done, address, err := c.postComment(ctx, e, commentBody(out, commentRoom, true))
+	done, address, err := c.postComment(ctx, e, out.Comment(gate.CommentRoom, true))
 	if outputErr := stepOutputs(e, out, address); outputErr != nil {
 		fmt.Fprintf(e.stderr, "memestimate: outputs of the step: %s\n", oneLine(outputErr.Error()))
 	}
@@ -123,21 +122,21 @@ func (c *commenting) publish(ctx context.Context, e *env, out *outcome) error {
 
 // stepOutputs writes what later steps of a GitHub workflow may ask: the outcome in one word, how many models are over
 // their limits or could not be checked, and where the comment is.
-func stepOutputs(e *env, out *outcome, address string) error {
+func stepOutputs(e *env, out *gate.Outcome, address string) error {
 	path := e.getenv("GITHUB_OUTPUT")
 	if path == "" {
 		return nil
 	}
-	n := out.count()
+	n := out.Count()
 	word := "within"
 	switch {
-	case out.err != nil || n.failed > 0:
+	case out.Err != nil || n.Failed > 0:
 		word = "failed"
-	case n.over > 0:
+	case n.Over > 0:
 		word = "over"
-	case n.limited == 0:
+	case n.Limited == 0:
 		word = "unlimited"
 	}
-	return forge.Append(path, fmt.Sprintf("outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.over,
-		n.failed, len(out.all), oneLine(address)))
+	return forge.Append(path, fmt.Sprintf("outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.Over,
+		n.Failed, len(out.Models), oneLine(address)))
 }

@@ -43,6 +43,7 @@ spelling:
 gate/diff: estimate estimate/recover/module
 report: estimate estimate/recover/module gate/diff
 report/page: report simulate/timeline simulate/caching
+gate: estimate models onnxload recording report gate/budget gate/diff gate/forge gate/git simulate/gpu
 gate/git:
 gate/forge:
 gate/budget: estimate estimate/recover/module report gate/diff gate/git spelling

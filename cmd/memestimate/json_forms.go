@@ -12,7 +12,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/recover/module"
-	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/models"
 )
@@ -27,7 +27,7 @@ const (
 	tableForm        = "memestimate-table/1"
 	shapesForm       = "memestimate-shapes/1"
 	fitForm          = "memestimate-fit/1"
-	checkForm        = "memestimate-check/1"
+	checkForm        = gate.Schema
 	compareForm      = "memestimate-compare/1"
 	profileForm      = "memestimate-profile/1"
 	devicesForm      = "memestimate-devices/1"
@@ -56,31 +56,6 @@ type tableJSON struct {
 type shapesJSON struct {
 	Schema string               `json:"schema"`
 	Values map[string]valueType `json:"values"`
-}
-
-// checkResult is the answer of check.
-type checkResult struct {
-	Schema  string          `json:"schema"`
-	Over    int             `json:"over"` // lines that are over their limit
-	Base    *checkBase      `json:"base,omitempty"`
-	Lines   []budget.Line   `json:"lines"`
-	Errors  []checkFailure  `json:"errors"`
-	Changes []budget.Change `json:"changes"`
-	Removed []removal       `json:"removed"`
-	Moved   []move          `json:"moved"`
-}
-
-// checkBase says what was compared.
-type checkBase struct {
-	Revision string `json:"revision,omitempty"` // as somebody named it
-	Commit   string `json:"commit"`
-	Head     string `json:"head"`
-}
-
-// checkFailure is a model that could not be estimated.
-type checkFailure struct {
-	Model string `json:"model"`
-	Error string `json:"error"`
 }
 
 // modelList is the answer of models.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/snapshot/compare"
 )
@@ -30,7 +31,7 @@ var jsonForms = map[string]struct {
 	"shapes":          {shapesForm, shapesJSON{}},
 	"fit":             {fitForm, fitAnswer{}},
 	"diff":            {diffForm, diff.Diff{}},
-	"check":           {checkForm, checkResult{}},
+	"check":           {checkForm, gate.Result{}},
 	"compare":         {compareForm, compare.Comparison{}},
 	"profile":         {profileForm, profile{}},
 	"devices":         {devicesForm, deviceList{}},

@@ -187,19 +187,5 @@ func hintOf(err error) string {
 	return ""
 }
 
-// maxMessage is how many bytes of a message are told. A file may hold names and equations of megabytes.
-const maxMessage = 2000
-
-// oneLine keeps a message of several lines on one, and what a file put into it from acting in a terminal. It leaves
-// out the middle of one that is too long.
-func oneLine(s string) string {
-	const end = 400 // what is wrong, and what was wanted, often come last
-	if len(s) > 2*maxMessage {
-		s = s[:maxMessage] + s[len(s)-maxMessage:] // what is certain to go need not be cleaned
-	}
-	s = report.Clean(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage-end], "") + " ... " + strings.ToValidUTF8(s[len(s)-end:], "")
-}
+// oneLine keeps a message on one line: see report.OneLine.
+func oneLine(s string) string { return report.OneLine(s) }

@@ -3,19 +3,17 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
@@ -27,9 +25,8 @@ type source struct {
 	name string // for reports: the file's base name, or the built-in model's
 	file string // its path; "" when it is not a file
 
-	revision string // REV:PATH in git; "" when it is not
-	dir      string // the folder that git runs in; "" is the current one
-	kept     *kept  // the file of the revision, where it is found already
+	revision string     // REV:PATH in git; "" when it is not
+	blob     *gate.Blob // the file of the revision, where it is found already
 
 	made  bool // the file is a recording that was made of what the command line names
 	sized bool // a built-in model gets other sizes than its own
@@ -274,37 +271,5 @@ func hintArg(s string) string {
 	return quoteArg(s)
 }
 
-// quoteArg shows an argument as a shell would need it typed, so that a hint can be copied whatever is in a name: a
-// backtick within double quotes would be a command.
-func quoteArg(s string) string {
-	plain := s != ""
-	for i := range len(s) {
-		c := s[i]
-		plain = plain && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
-			strings.IndexByte("_./:-+=@,", c) >= 0)
-	}
-	if plain {
-		return s
-	}
-	if q := strconv.Quote(s); !strings.ContainsAny(s, "$`!\\") && !strings.Contains(q, `\x`) &&
-		!strings.ContainsFunc(s, unicode.IsControl) && !strings.Contains(q, `\u`) && !strings.Contains(q, `\U`) {
-		return q
-	}
-	var b strings.Builder // $'...' of bash, zsh and ksh, in bytes
-	b.WriteString("$'")
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c == '\n':
-			b.WriteString(`\n`)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('\'')
-	return b.String()
-}
+// quoteArg shows an argument as a shell would need it typed.
+func quoteArg(s string) string { return report.QuoteArg(s) }

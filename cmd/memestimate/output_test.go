@@ -178,7 +178,7 @@ func TestAsciiJSON(t *testing.T) {
 func TestLongMessages(t *testing.T) {
 	name := strings.Repeat("名", 100_000)
 	got := oneLine("model.onnx: equation \"" + name + "\"\nhas 1 term for 2 inputs")
-	if len(got) > maxMessage+5 || !strings.HasPrefix(got, "model.onnx: equation") ||
+	if len(got) > report.MaxMessage+5 || !strings.HasPrefix(got, "model.onnx: equation") ||
 		!strings.HasSuffix(got, "; has 1 term for 2 inputs") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes: %.60s", len(got), got)
 	}

@@ -5,19 +5,11 @@ import (
 	"path"
 	"strings"
 
-	"github.com/memestimate/memestimate/gate/git"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // revisionPrefix begins a MODEL that is a file of a git revision: git:REV:PATH.
 const revisionPrefix = "git:"
-
-// A kept is a file that a commit of a repository has.
-type kept struct {
-	repo *git.Repo
-	file git.File
-	name string // from the folder that the repository was found from, for git-lfs
-}
 
 // resolveRevision takes git:REV:PATH apart. The revision may be anything that git knows, the path is from the
 // top of the repository, or from the current folder where it begins with "./".
@@ -30,8 +22,7 @@ func resolveRevision(arg string) (source, bool) {
 	return source{arg: arg, name: path.Base(file), revision: text}, true
 }
 
-// openRevision reads a model from git, through git-lfs where that keeps it and is installed; weights beside the model
-// are not read, here as everywhere.
+// openRevision reads a model from git; weights beside the model are not read, here as everywhere.
 func (s source) openRevision() (m *onnxload.Model, err error) {
 	err = s.atRevision(func(r io.Reader) (err error) {
 		m, err = onnxload.ReadStream(r, onnxload.Options{Path: s.arg})

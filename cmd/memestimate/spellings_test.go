@@ -11,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/budget"
 )
 
@@ -53,11 +54,12 @@ func TestSchemaAndParserAgree(t *testing.T) {
 func accepts(t *testing.T, text string) error {
 	path := filepath.Join(t.TempDir(), budget.Name)
 	write(t, path, text)
-	f, err := readBudget(path)
+	c := &gate.Check{Config: path, Read: readSmall, Cases: casesOf}
+	f, err := c.ReadBudget()
 	if err != nil {
 		return err
 	}
-	_, err = findModels(f)
+	_, err = c.FindModels(f)
 	return err
 }
 

@@ -3,19 +3,22 @@ package budget
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/report"
 )
 
 // A Change is something that two budget files ask differently of some models.
 type Change struct {
-	What   string   `json:"what"`   // a key of limits or settings, "new" or "lower-bound"
-	Before string   `json:"before"` // "" where it was not said
-	After  string   `json:"after"`  // "" where it no longer is
-	Models []string `json:"models"` // the names of now
+	What    string   `json:"what"`   // a key of limits or settings, "new", "lower-bound" or "base"
+	Before  string   `json:"before"` // "" where it was not said
+	After   string   `json:"after"`  // "" where it no longer is
+	Models  []string `json:"models"` // the names of now
+	Loosens bool     `json:"loosens"`
 }
 
 // Asked returns what a file asks of each of some names: those of files that its paths match, and of built-in models.
@@ -41,10 +44,14 @@ func (f *File) Asked(files []string, builtin func(string) bool) map[string][]*Mo
 	return out
 }
 
-// Changes tells what the models of now are asked that they were not asked before, and the other way round. was returns
-// the name that a model had. Those of which nothing was asked before are left out.
+// Changes tells what the models of now are asked that they were not asked before, and the other way round: what loosens
+// a limit first, by how much it does. was returns the name that a model had. Those of which nothing was asked before
+// are left out.
 func Changes(before, now map[string][]*Model, was func(string) string) []Change {
-	type change struct{ what, before, after string }
+	type change struct {
+		what          string
+		before, after ask
+	}
 	models := map[change][]string{}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		old, ok := before[was(name)]
@@ -53,20 +60,32 @@ func Changes(before, now map[string][]*Model, was func(string) string) []Change 
 		}
 		a, b := asks(old), asks(now[name])
 		for what := range merged(a, b) {
-			if a[what] != b[what] {
-				c := change{what, a[what], b[what]}
-				models[c] = append(models[c], name)
+			x, y := a[what], b[what]
+			if what == "confidence" && (x.text == "" || y.text == "") { // with no limit to hold
+				continue
+			}
+			if x.text != y.text {
+				models[change{what, x, y}] = append(models[change{what, x, y}], name)
 			}
 		}
 	}
-	var out []Change
-	for c, names := range models {
-		out = append(out, Change{c.what, c.before, c.after, names})
+	type ranked struct {
+		Change
+		by float64
 	}
-	slices.SortFunc(out, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(rank(a.What), rank(b.What)), cmp.Compare(a.What, b.What),
+	var all []ranked
+	for c, names := range models {
+		by := looser(c.what, c.before, c.after)
+		all = append(all, ranked{Change{c.what, c.before.text, c.after.text, names, by > 0}, by})
+	}
+	slices.SortFunc(all, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.by, a.by), cmp.Compare(rank(a.What), rank(b.What)), cmp.Compare(a.What, b.What),
 			slices.Compare(a.Models, b.Models), cmp.Compare(a.Before, b.Before))
 	})
+	var out []Change
+	for _, r := range all {
+		out = append(out, r.Change)
+	}
 	return out
 }
 
@@ -78,10 +97,42 @@ func rank(what string) int {
 	return 1
 }
 
-func merged(a, b map[string]string) map[string]string {
+func merged(a, b map[string]ask) map[string]ask {
 	out := maps.Clone(a)
 	maps.Copy(out, b)
 	return out
+}
+
+// An ask is what is asked of a model by one key: how the file has it, and how much it lets pass.
+type ask struct {
+	text string
+	room float64 // of a limit, by the tightest entry: bytes, percent or another measure
+}
+
+// looser returns by how much a change of a key lets more pass than before, above 0 where it does.
+func looser(what string, before, after ask) float64 {
+	switch {
+	case what == "new" || what == "lower-bound":
+		if after.text == "" {
+			return 0
+		}
+		return math.Inf(1)
+	case rank(what) > 0:
+		return 0
+	case before.text == "":
+		return 0 // a limit that is new
+	case after.text == "":
+		return math.Inf(1)
+	case what == "fits":
+		kept := strings.Split(after.text, "; ")
+		if slices.ContainsFunc(strings.Split(before.text, "; "), func(g string) bool { return !slices.Contains(kept, g) }) {
+			return math.Inf(1)
+		}
+		return 0
+	case what == "growth" && strings.HasSuffix(before.text, "%") != strings.HasSuffix(after.text, "%"):
+		return math.Inf(1) // a share and a size do not compare
+	}
+	return max(after.room-before.room, 0) / max(before.room, 1)
 }
 
 // keyOf are the keys of totals that are limited.
@@ -93,40 +144,48 @@ var keyOf = func() map[string]string {
 	return out
 }()
 
-// asks writes what some entries ask of a model, by keys.
-func asks(entries []*Model) map[string]string {
-	lists := map[string][]string{}
-	add := func(key, value string) {
+// asks returns what some entries ask of a model, by keys.
+func asks(entries []*Model) map[string]ask {
+	lists, rooms := map[string][]string{}, map[string]float64{}
+	add := func(key, value string, room float64) {
 		if !slices.Contains(lists[key], value) {
 			lists[key] = append(lists[key], value)
+		}
+		if old, ok := rooms[key]; !ok || room < old {
+			rooms[key] = room
 		}
 	}
 	for _, m := range entries {
 		for _, s := range m.Limits.Sizes {
-			add(keyOf[s.Total], report.Size(s.Bytes))
+			add(keyOf[s.Total], report.Size(s.Bytes), float64(s.Bytes))
 		}
 		if g := m.Limits.Growth; g != nil {
-			add("growth", g.String())
+			add("growth", g.String(), g.Percent+float64(g.Bytes))
 		}
 		for _, g := range m.Limits.Fits {
-			add("fits", g.Text)
+			add("fits", g.Text, 0)
+		}
+		if m.Limits.Limited() {
+			c := cmp.Or(m.Limits.Confidence, estimate.Safe)
+			add("confidence", string(c), float64(slices.Index([]estimate.Confidence{estimate.Safe, estimate.Likely,
+				estimate.Predicted}, c)))
 		}
 		for _, g := range m.New {
-			add("new", g.Text)
+			add("new", g.Text, 0)
 		}
 		if m.LowerBound {
-			add("lower-bound", "true")
+			add("lower-bound", "true", 0)
 		}
 		for _, s := range m.Settings {
 			for _, x := range s {
-				add(x.Name, strings.Join(x.Values, ", "))
+				add(x.Name, strings.Join(x.Values, ", "), 0)
 			}
 		}
 	}
-	out := map[string]string{}
+	out := map[string]ask{}
 	for k, v := range lists {
 		slices.Sort(v)
-		out[k] = strings.Join(v, "; ")
+		out[k] = ask{strings.Join(v, "; "), rooms[k]}
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package git
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,11 +15,11 @@ import (
 	"strings"
 )
 
-// pointerStart begins what git-lfs keeps in the place of a file.
-const pointerStart = "version https://git-lfs"
+// PointerStart begins what git-lfs keeps in the place of a file.
+const PointerStart = "version https://git-lfs"
 
-// maxPointer is the most bytes that a pointer of git-lfs has.
-const maxPointer = 1024
+// MaxPointer is the most bytes that a pointer of git-lfs has.
+const MaxPointer = 1024
 
 // Same reports whether a file of the work tree holds what a commit has, to the byte: attributes such as ident and eol,
 // which make git take different bytes for the same, do not count. What git-lfs keeps is told by its checksum.
@@ -48,7 +49,7 @@ func (r *Repo) Same(file string, in File) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return strings.HasPrefix(start, pointerStart) && strings.Contains(start,
+	return strings.HasPrefix(start, PointerStart) && strings.Contains(start,
 		"\noid sha256:"+hex.EncodeToString(content.Sum(nil))+"\n"), nil
 }
 
@@ -58,20 +59,13 @@ func (r *Repo) start(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	head := make([]byte, maxPointer)
+	head := make([]byte, MaxPointer)
 	n, readErr := io.ReadFull(b, head)
 	if n > 0 || errors.Is(readErr, io.EOF) && b.Close() == nil {
 		b.Close()
 		return string(head[:n]), nil
 	}
-	return "", cmpErr(b.Close(), readErr)
-}
-
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
+	return "", cmp.Or(b.Close(), readErr)
 }
 
 // Open reads what an object holds, through git-lfs where that keeps it; name says which file it is, from the folder.
@@ -81,7 +75,7 @@ func (r *Repo) Open(id, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(start, pointerStart) {
+	if strings.HasPrefix(start, PointerStart) {
 		return r.blob("cat-file", "--filters", "--path="+r.prefix+name, id)
 	}
 	return r.blob("cat-file", "blob", id)

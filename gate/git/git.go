@@ -252,6 +252,19 @@ func (r *Repo) Changed(commit string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
+// Skipped returns the names, from the folder, of files that git was told not to look for in the work tree, as a sparse
+// checkout does. They may be there all the same.
+func (r *Repo) Skipped() (names []string, err error) {
+	out, err := r.run("ls-files", "-v", "-z", "--", ".")
+	for entry := range strings.SplitSeq(string(out), "\x00") {
+		// S is skip-worktree, a small letter assume-unchanged.
+		if tag, name, ok := strings.Cut(entry, " "); ok && tag != "" && (tag == "S" || tag != strings.ToUpper(tag)) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
 // Find returns the file that a commit has at a path, through symbolic links: from the top of the repository, or from
 // the folder where the path begins with "./".
 func (r *Repo) Find(commit, file string) (File, error) {

@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 // manyChecked makes models with hostile names, of which most changed in many layers and some are over their limits.
-func manyChecked(n, layers int) (out []*checked) {
+func manyChecked(n, layers int) (out []*Model) {
 	made := func(extra int64) *estimate.Report {
 		r := &estimate.Report{Peak: &estimate.Peak{Device: 1000 + extra}, Coverage: estimate.Coverage{}}
 		for i := range layers {
@@ -25,19 +25,19 @@ func manyChecked(n, layers int) (out []*checked) {
 		return r
 	}
 	for i := range n {
-		c := &checked{name: fmt.Sprintf("nets/|<!-- memestimate -->\n%d.onnx", i), entry: &budget.Model{}}
-		c.past = past{state: []string{isChanged, isChanged, isSame, isNew}[i%4], name: c.name}
+		c := &Model{Name: fmt.Sprintf("nets/|<!-- memestimate -->\n%d.onnx", i), Entry: &budget.Model{}}
+		c.past = past{state: []string{isChanged, isChanged, isSame, isNew}[i%4], name: c.Name}
 		if i%9 == 8 {
-			c.err = errors.New("broken")
+			c.Err = errors.New("broken")
 		}
 		limit := int64(i % 3)
-		x := checkedCase{label: "batch 1", head: made(5)}
+		x := Case{Label: "batch 1", Head: made(5)}
 		if c.past.state != isNew {
-			x.base = made(0)
+			x.Base = made(0)
 		}
-		x.lines = []budget.Line{{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1005, Limit: &limit,
+		x.Lines = []budget.Line{{Model: c.Name, Settings: x.Label, Total: diff.Device, Value: 1005, Limit: &limit,
 			LimitText: "1 B", Over: i%3 == 1}}
-		c.cases = []checkedCase{x}
+		c.Cases = []Case{x}
 		out = append(out, c)
 	}
 	return out
@@ -49,8 +49,8 @@ func TestCommentFits(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 40, 500} {
 		for _, layers := range []int{1, 300} {
 			all := manyChecked(n, layers)
-			for _, room := range []int{commentRoom, summaryRoom, 20_000, 100} {
-				body := commentBody(&outcome{all: all, when: time.Unix(0, 0)}, room, true)
+			for _, room := range []int{CommentRoom, SummaryRoom, 20_000, 100} {
+				body := (&Outcome{Models: all, when: time.Unix(0, 0)}).Comment(room, true)
 				if len(body) > room {
 					t.Errorf("%d models of %d layers: %d bytes, want %d at most", n, layers, len(body), room)
 				}

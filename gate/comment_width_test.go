@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"bytes"
@@ -25,15 +25,6 @@ import (
 
 // commentColumn is how wide a comment is on GitHub, in pixels.
 const commentColumn = 746
-
-// lacking ends a test for want of a program: it is skipped, but not where CI has installed the program.
-func lacking(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
 
 // measure has a browser lay out Markdown as GitHub does, all folds open, and returns how many tables it has and which
 // are wider than their column. The page is written to COMMENT_PAGES, a folder, for people to look at.
@@ -90,7 +81,7 @@ document.title = 'measured ' + tables + ' tables; wide: ' + wide.join(' / ');
 // which model it is of.
 func TestCommentFolds(t *testing.T) {
 	o := changedModels(60)
-	body := commentBody(o, commentRoom, false)
+	body := o.Comment(CommentRoom, false)
 	open := regexp.MustCompile(`(?s)<details>.*?</details>`).ReplaceAllString(body, "")
 	if ok := strings.Count(open, "\n| ok |"); ok != openRows || strings.Count(open, "\n| **over** |") != 40 {
 		t.Errorf("%d rows that are ok stand open, want %d:\n%s", ok, openRows, open)
@@ -99,7 +90,7 @@ func TestCommentFolds(t *testing.T) {
 		t.Errorf("%d items stand open, want %d", items, 3*openItems)
 	}
 	whole := strings.ReplaceAll(body, "`<br>`", "")
-	for i := range o.all {
+	for i := range o.Models {
 		if want := fmt.Sprintf("| `network_number_%d_of_the_large_family.onnx`<br>batch 1024, ", i); i < 30 && i%7 != 6 &&
 			!strings.Contains(whole, want) {
 			t.Errorf("no row begins with %s", want)
@@ -116,9 +107,9 @@ func TestCommentFolds(t *testing.T) {
 
 // changedModels makes models with long names and large figures, of which each third is over its limit, and each
 // seventh is as it was.
-func changedModels(n int) *outcome {
-	o := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0),
-		base: &baseline{rev: "origin/a-branch-with-a-rather-long-name", commit: strings.Repeat("a", 40),
+func changedModels(n int) *Outcome {
+	o := &Outcome{Config: "memestimate.yaml", when: time.Unix(1e9, 0),
+		base: &base{rev: "origin/a-branch-with-a-rather-long-name", commit: strings.Repeat("a", 40),
 			head: strings.Repeat("b", 40)}}
 	report := func(extra int64, layers int) *estimate.Report {
 		r := &estimate.Report{Peak: &estimate.Peak{Device: 1023<<30 + extra,
@@ -135,34 +126,34 @@ func changedModels(n int) *outcome {
 		return r
 	}
 	for i := range n {
-		c := &checked{name: fmt.Sprintf(
+		c := &Model{Name: fmt.Sprintf(
 			"models/production/some_rather_long_folder_name/network_number_%d_of_the_large_family.onnx", i),
-			entry: &budget.Model{}}
-		c.past = past{state: isChanged, name: c.name}
+			Entry: &budget.Model{}}
+		c.past = past{state: isChanged, name: c.Name}
 		if i%7 == 6 {
 			c.past.state = isSame
 		}
 		for k := range 2 {
-			x := checkedCase{label: fmt.Sprintf("batch %d, train, amp-bf16, adamw-fused-amsgrad, rtx-pro-6000-blackwell",
-				1024*(k+1)), head: report(1<<39, 12), base: report(7, 10)}
+			x := Case{Label: fmt.Sprintf("batch %d, train, amp-bf16, adamw-fused-amsgrad, rtx-pro-6000-blackwell",
+				1024*(k+1)), Head: report(1<<39, 12), Base: report(7, 10)}
 			most := int64(1020 << 30)
 			over := i%3 == 0
-			x.lines = []budget.Line{
-				{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1534 << 30, Before: &most, Limit: &most,
+			x.Lines = []budget.Line{
+				{Model: c.Name, Settings: x.Label, Total: diff.Device, Value: 1534 << 30, Before: &most, Limit: &most,
 					LimitText: "+12.75%", Over: over},
-				{Model: c.name, Settings: x.label, Total: diff.Reserved, Value: 1034 << 30, Before: &most, Limit: &most,
+				{Model: c.Name, Settings: x.Label, Total: diff.Reserved, Value: 1034 << 30, Before: &most, Limit: &most,
 					LimitText: "1020.00 GiB", Over: over, Note: "out of memory in the backward of step 1"},
 			}
-			c.cases = append(c.cases, x)
+			c.Cases = append(c.Cases, x)
 		}
 		if i%11 == 10 {
-			c.err = fail(exitInput, "%s: the tensor %s is of %d bytes, want at most %d", quoteArg(c.name),
+			c.Err = fmt.Errorf("%s: the tensor %s is of %d bytes, want at most %d", c.Name,
 				strings.Repeat("name.", 40), 1<<40, 1<<30)
 		}
-		o.all = append(o.all, c)
-		o.removed = append(o.removed, removal{Model: c.name, Why: "deleted"})
+		o.Models = append(o.Models, c)
+		o.removed = append(o.removed, Removal{Model: c.Name, Why: "deleted"})
 		o.asks = append(o.asks, budget.Change{What: "clip-grad-norm", Before: strings.Repeat("h100-80gb; ", 12),
-			After: "64.00 GiB", Models: []string{c.name, "b"}})
+			After: "64.00 GiB", Models: []string{c.Name, "b"}})
 	}
 	return o
 }
@@ -171,21 +162,21 @@ func changedModels(n int) *outcome {
 func TestCommentWidth(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 10, 100} {
-		body := commentBody(changedModels(n), commentRoom, true)
+		body := changedModels(n).Comment(CommentRoom, true)
 		tables, wide := measure(t, fmt.Sprintf("changed-%d", n), body)
 		if wide != "" || tables < 3 {
 			t.Errorf("%d models: %d tables, too wide: %s", n, tables, wide)
 		}
 	}
 	var hostile strings.Builder
-	hostile.WriteString(commentBody(&outcome{all: manyChecked(40, 30), when: time.Unix(1e9, 0)}, commentRoom, true))
+	hostile.WriteString((&Outcome{Models: manyChecked(40, 30), when: time.Unix(1e9, 0)}).Comment(CommentRoom, true))
 	if _, wide := measure(t, "hostile", hostile.String()); wide != "" {
 		t.Errorf("hostile names: too wide: %s", wide)
 	}
-	failed := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0),
-		err: fail(exitInput, "memestimate.yaml:3: path %q: no such file, and no built-in model of that name",
-			strings.Repeat("models/", 40)).withHint("memestimate models lists the built-in ones")}
-	if _, wide := measure(t, "failed", commentBody(failed, commentRoom, true)); wide != "" {
+	failed := &Outcome{Config: "memestimate.yaml", when: time.Unix(1e9, 0),
+		Err: &hinted{fmt.Errorf("memestimate.yaml:3: path %q: no such file, and no built-in model of that name",
+			strings.Repeat("models/", 40)), "memestimate models lists the built-in ones"}}
+	if _, wide := measure(t, "failed", failed.Comment(CommentRoom, true)); wide != "" {
 		t.Errorf("an error: too wide: %s", wide)
 	}
 }
