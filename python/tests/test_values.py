@@ -7,6 +7,7 @@ import io
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -542,3 +543,59 @@ def test_tensors_of_lists_are_on_the_default_device(rec: memestimate.Recorder) -
         assert torch.tensor([10.0]).is_cuda
     assert not torch.tensor([10.0]).is_cuda
     assert codes(rec) == []
+
+
+def test_indices_that_are_copied_are_different_and_within_range(rec: memestimate.Recorder) -> None:
+    scores = torch.randn(3, 49, device="cuda")
+    found = scores.topk(5, dim=-1)[1]
+    for kept in (found.cpu().numpy(), np.array(found.detach().cpu().tolist())):
+        assert kept.shape == (3, 5)
+        assert kept.min() > 0
+        assert kept.max() < 49
+        assert all(len(set(row)) == 5 for row in kept)
+    order = torch.randn(7, 4, device="cuda").argsort(dim=0).cpu().numpy()
+    assert [sorted(column) for column in order.T] == [list(range(7))] * 4
+    assert len(set(torch.rand(9, device="cuda").multinomial(4).cpu().tolist())) == 4
+    first, second = (int(found[0][i]) for i in range(2))
+    assert first != second
+    assert 0 < min(first, second) <= max(first, second) < 49
+    lengths = (torch.randn(6, device="cuda") > 0).int().cumsum(0).cpu().tolist()
+    assert lengths == sorted(lengths)
+    rows = torch.randn(2, 4, device="cuda").softmax(-1).cpu()
+    assert torch.equal(rows.sum(-1), torch.ones(2))
+
+
+def test_another_draw_differs_in_what_divides_and_in_order(tmp_path: Path) -> None:
+    def periods(x: torch.Tensor) -> list[int]:
+        return [96 // int(i) for i in x.topk(5)[1].cpu().numpy()]
+
+    place = f"{__file__}:{periods.__code__.co_firstlineno + 1}"
+    found = []
+    for places in ((), (place,)):
+        with memestimate.Recorder(tmp_path / "x.mrec", change=Change(places=frozenset(places))):
+            found.append(periods(torch.randn(49, device="cuda")))
+    assert found[0] != found[1]
+    assert sum(96 % n == 0 for n in found[0]) > sum(96 % n == 0 for n in found[1])
+
+
+def test_periods_that_decide_are_said(tmp_path: Path, program: Path) -> None:
+    """As TimesNet has it: lengths are padded to periods that the strongest frequencies give."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        top = torch.fft.rfft(x, dim=1).abs().mean(0).mean(-1).topk(3)[1].detach().cpu().numpy()
+        out = x
+        for i in top:
+            period = x.shape[1] // int(i)
+            length = -(-x.shape[1] // period) * period
+            padded = torch.cat([x, x.new_zeros(x.shape[0], length - x.shape[1], x.shape[2])], 1)
+            out = out + padded.reshape(x.shape[0], length // period, period, -1).relu().reshape(padded.shape)[:, :96]
+        return out.sum()
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return step(x * 1)
+
+    answer = memestimate.estimate(Net(), torch.randn(64, 96, 512), mode="infer", recording=tmp_path / "x.mrec")
+    said = next(note for note in answer.notes if note.startswith("3 values copied from the GPU were drawn"))
+    assert said.endswith(": the peak hangs on which")
+    assert answer.depends_on_data

@@ -97,6 +97,8 @@ class Place:
     made: int = 0  # bytes of the largest tensor that has the size which was taken
     decides: bool = False
     late: bool = False  # it asked behind the end of recordings with other answers
+    tried: bool = False  # with another answer, which went on
+    many: str = ""  # what is said of an answer that is many values
 
 
 class Decisions:
@@ -126,6 +128,12 @@ class Decisions:
         if isinstance(answer, int) or self.change.larger:
             return type(answer)(max(span, _LARGER))
         return 0.0 if answer else 1.0
+
+    def took(self, text: str) -> None:
+        """Say, once it is known whether they decide, which values were taken for those that a line asks for."""
+        place = self._place("number", text)
+        if place is not None and place.usage is not Usage.SHOWN:
+            place.many = place.many or text
 
     def going_on(self, answer: Any) -> Any:
         """The answer to take so that what the program itself asserts of it holds."""
@@ -197,6 +205,10 @@ class Decisions:
         if self.places:
             self._weigh(self.again)
         for place in self.places.values():
+            if place.many:
+                verdict = "others were not tried" if not place.tried else "with others the peak is the same"
+                verdict = "the peak hangs on which" if place.decides else verdict
+                self._session.note("host", f"{place.many}: {verdict}")
             if place.decides:
                 known = f", in a tensor of {place.made} bytes" if place.made and place.bytes < 0 else ""
                 more = max(place.more, 0) if place.kind == "size" and place.most else place.more
@@ -241,6 +253,7 @@ class Decisions:
                     place.decides = place.kind == "size"
             return
         for i, place in enumerate(places):
+            place.tried = True
             moves = abs(higher) * _LITTLE > highest
             place.decides = moves or (place.decides and place.bytes >= 0)  # by a change that was tried before
             place.bytes = max(place.bytes, abs(higher))

@@ -48,6 +48,14 @@ class Known(NamedTuple):
         return self.share == 0.0 or (self.share == 1.0 and not self.most)
 
 
+class Structure(NamedTuple):
+    """What the elements of a tensor can be, whatever they are made of: see `structure`."""
+
+    kind: str  # "indices", "rising", "probabilities"
+    below: int = 0  # of indices: all are less
+    dim: int | None = None  # along which they are different, rise, or add up to one; None where none is known
+
+
 class Part(NamedTuple):
     """So many elements, at most, that lie between two limits."""
 
@@ -104,6 +112,8 @@ class Facts:
         What its single element is taken to hold.
     slope
         What the product of a gradient with a direction of search is taken to be.
+    structure
+        What its elements can be, by the operator that gave them.
     """
 
     value: Of[torch.Tensor] | None = None
@@ -114,6 +124,7 @@ class Facts:
     parts: Parts | None = None
     guess: Guess | None = None
     slope: float | None = None
+    structure: Of[Structure] | None = None
 
 
 _NONE = Facts()

@@ -69,6 +69,8 @@ class Guesses:
             guess = Guess(slope, name)
         elif name in _ENDS and first is not None and (among := self.of(first).among) is not None:
             guess = Guess(int(_ENDS[name](among)), name, span)
+        elif name == "select" and isinstance(drawn := self._drawn(first), torch.Tensor):
+            guess = Guess(func(drawn, *args[1:]).item(), name, span)
         elif name in ("all", "any") and first is not None and (share := self._share(first)) in (0.0, 1.0):
             guess = Guess(share == 1.0, name, span, sane=True)
         elif name in _TRUE:
@@ -94,6 +96,12 @@ class Guesses:
             facts(out).guess = guess._replace(value=_MOVED[name](guess.value, args[1]), among=None)
         elif name in _SEEN and known(source).guess is not None:
             facts(out).guess = guess
+
+    def _drawn(self, tensor: FakeTensor | None) -> torch.Tensor | None:
+        """What the elements are taken to be of a tensor of indices, as a copy of it on the host has them."""
+        structures = self._values.structures
+        found = structures.of(tensor)
+        return structures.draw(tensor) if found is not None and found.kind == "indices" and tensor is not None else None
 
     def _share(self, mask: torch.Tensor) -> float | None:
         """Which part of a mask that nobody knows is set, if that is all or nothing."""

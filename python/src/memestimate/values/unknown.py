@@ -24,6 +24,7 @@ from .values import Values
 
 aten = torch.ops.aten
 
+_NEAR = 5  # among so many numbers that follow each other are some that divide, and some that do not
 _FILLED = 1 << 20  # elements of a copy that are filled; larger ones stay zero, which takes no memory
 _SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_empty", "empty_like")
 
@@ -35,6 +36,7 @@ class Unknown:
         self._session = session
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._lists: set[tuple[Any, ...]] = set()  # that Python was given of values which nobody knows
+        self._others: dict[int, torch.Tensor] = {}  # by storage: what a copy's elements might be as well
         self._process = os.getpid()
 
     def _adding_up(self, sizes: Any, total: int) -> Any:
@@ -55,6 +57,7 @@ class Unknown:
         if type(tensor) in _PLAIN and tensor.layout is torch.strided and not self.has(tensor):
             storage = tensor.untyped_storage()
             address = storage._cdata
+            self._others.pop(address, None)
             self._storages[address] = weakref.ref(storage, lambda _: self._storages.pop(address, None))
 
     def copied(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -67,6 +70,25 @@ class Unknown:
         if known is None and source.numel() <= _FILLED:
             values.fill(out, source)
         self.add(out)
+        if known is None and source.numel() <= _FILLED and isinstance(source, FakeTensor):
+            other = values.structures.draw(source, other=True)
+            if other is not None and self.has(out):
+                self._others[out.untyped_storage()._cdata] = other.to(dtype)
+        return out
+
+    def _other(self, tensor: torch.Tensor, value: Any) -> torch.Tensor:
+        """What the elements of a copy might be as well: a second draw, or numbers near to one that differ."""
+        other = self._others.get(tensor.untyped_storage()._cdata)
+        if other is not None and other.shape == tensor.shape:
+            return other.to(tensor.dtype)
+        out = torch.full(tensor.shape, value, dtype=tensor.dtype, device="cpu")
+        if (
+            tensor.numel() > 1
+            and not tensor.dtype.is_floating_point
+            and tensor.dtype is not torch.bool
+            and value > _NEAR
+        ):
+            out -= torch.arange(tensor.numel(), device="cpu").reshape(tensor.shape) % _NEAR
         return out
 
     def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -130,20 +152,20 @@ class Unknown:
     def _asked(self, tensor: torch.Tensor, leave: Callable[[torch.Tensor], Any]) -> torch.Tensor | None:
         if tensor.numel() == 0:
             return None
-
-        def all_of(value: Any) -> torch.Tensor:
-            return torch.full(tensor.shape, value, dtype=tensor.dtype, device="cpu")
-
         before = tensor.detach().flatten()[0].item()
         first = self._session.part(Decisions).going_on(before)
         if tensor.numel() == 1:
             self._note(f"a value copied from the GPU was asked for and taken to be {first}")
         else:
-            many = f"{tensor.numel()} values copied from the GPU were taken to be plausible ones"
-            self._note(f"{many}, the first {first}")
+            drawn = tensor.untyped_storage()._cdata in self._others
+            what = "drawn from what they can be" if drawn else "taken to be plausible ones"
+            text = f"{tensor.numel()} values copied from the GPU were {what}, the first {first}"
+            self._session.part(Decisions).took(text)
         kind = "truth" if isinstance(first, bool) else "number"
         changed = self._session.part(Decisions).answer(first, kind)
-        return None if changed is before or changed == before else all_of(changed)  # NaN equals nothing
+        if changed is before or changed == before:  # NaN equals nothing
+            return None
+        return self._other(tensor, changed)
 
     def _note(self, text: str) -> None:
         if self._session.part(Decisions).usage() is not Usage.SHOWN:

@@ -29,6 +29,7 @@ from .numbers import Numbers
 from .origins import Origins
 from .real import Real
 from .shares import Shares, spread
+from .structure import Structures
 
 _SMALL = 1 << 16  # elements of a mask whose values are followed where they follow from what it says of each
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
@@ -63,6 +64,7 @@ class Values:
         self.origins = Origins(self)
         self.shares = Shares(self)
         self.guesses = Guesses(self)
+        self.structures = Structures(self)
         self._joined = Joined(self)
         self._compared = Compared(self)
         self.numbers = Numbers(session, self)
@@ -187,6 +189,7 @@ class Values:
         if share != Known():
             self.shares.write(share, out)
         self._joined.follow(func, args, kwargs, out)
+        self.structures.follow(func, args, kwargs, out)
         if origin is not None:
             self.origins.write(origin, out)
         if real is None or keywords is None:
@@ -336,6 +339,8 @@ class Values:
             out.fill_(self.guesses.of(source).value)
         elif source.dtype is torch.bool:
             out.copy_(spread(self.taken_count(source), source))
+        elif isinstance(source, FakeTensor) and (drawn := self.structures.draw(source)) is not None:
+            out.copy_(drawn)
         elif self.shares.of(source).choices != 1:  # there is no second one to choose
             out.fill_(1)
 
