@@ -62,7 +62,7 @@ var commandGroups = []struct {
 }{
 	{"About a model", []string{"table", "fit", "shapes", "models", "gpus", "ops"}},
 	{"Pull requests", []string{"diff", "check", "comment"}},
-	{"What was measured", []string{"snapshot", "compare"}},
+	{"What was measured", []string{"explain", "snapshot", "compare"}},
 	{"GPUs", []string{"devices", "run", "trace", "release"}},
 	{"Clusters", []string{"slurm", "k8s", "where"}},
 }

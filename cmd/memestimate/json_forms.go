@@ -42,6 +42,7 @@ const (
 	topForm          = "memestimate-snapshot-top/1"
 	snapshotDiffForm = "memestimate-snapshot-diff/1"
 	replayForm       = "memestimate-snapshot-replay/1"
+	explainForm      = "memestimate-explain/1"
 	eventsForm       = "memestimate-snapshot-events/1"
 	errorForm        = "memestimate-error/1"
 )

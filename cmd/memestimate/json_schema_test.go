@@ -46,6 +46,7 @@ var jsonForms = map[string]struct {
 	"snapshot-top":    {topForm, topList{}},
 	"snapshot-diff":   {snapshotDiffForm, snapshotDiff{}},
 	"snapshot-replay": {replayForm, replayJSON{}},
+	"explain":         {explainForm, explainJSON{}},
 	"snapshot-events": {eventsForm, eventList{}},
 	"error":           {errorForm, errorJSON{}},
 }

@@ -23,6 +23,7 @@ func subcommands() []subcommand {
 		{"models", modelsCommand},
 		{"ops", opsCommand},
 		{"gpus", gpusCommand},
+		{"explain", explainCommand},
 		{"snapshot", snapshotCommand},
 		{"version", versionCommand},
 	}, machineCommands()...)
