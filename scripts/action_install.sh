@@ -47,8 +47,14 @@ Windows/X64) name=windows_amd64.zip ;;
 *) from_source "no release is for $RUNNER_OS on $RUNNER_ARCH" ;;
 esac
 name="memestimate_${tag#v}_$name"
+# The attestation must be of the commit that is pinned; of a tag, of the one that it is at: a tag can be moved.
+commit="${ACTION_REF:-}"
+if ! [[ "$commit" =~ ^[0-9a-f]{40}$ ]] || [ -n "${VERSION:-}" ]; then
+	commit=$(git ls-remote --tags "https://github.com/$repository" "refs/tags/$tag" "refs/tags/$tag^{}" | awk 'END { print $1 }')
+fi
+[[ "$commit" =~ ^[0-9a-f]{40}$ ]] || { echo "memestimate: there is no release $tag of $repository" >&2; exit 3; }
 curl --fail --silent --show-error --location --proto '=https' --retry 3 --output "$home/$name" "https://github.com/$repository/releases/download/$tag/$name"
-gh attestation verify "$home/$name" --repo "$repository" --signer-workflow "$repository/.github/workflows/release.yml" --source-ref "refs/tags/$tag"
+gh attestation verify "$home/$name" --repo "$repository" --signer-workflow "$repository/.github/workflows/release.yml" --source-ref "refs/tags/$tag" --source-digest "$commit"
 case "$name" in
 *.zip) unzip -qo "$home/$name" -d "$home" ;;
 *) tar -xzf "$home/$name" -C "$home" ;;

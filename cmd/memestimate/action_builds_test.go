@@ -164,8 +164,9 @@ func TestActionRunsReleases(t *testing.T) {
 	}{
 		{released, "", true, 0, "released: comment --post --annotate --fetch --config memestimate.yaml --base  --key"},
 		{"v1.2.3", "", true, 0, "--signer-workflow memestimate/memestimate/.github/workflows/release.yml " +
-			"--source-ref refs/tags/v1.2.3"},
-		{"main", "v1.2.3", true, 0, "released: comment"},
+			"--source-ref refs/tags/v1.2.3 --source-digest " + released},
+		{"main", "v1.2.3", true, 0, "--source-digest " + released},
+		{"main", "v1.2.4", true, 3, "there is no release v1.2.4"},
 		{released, "", false, 1, "gh attestation verify"},
 		{released, "latest; touch x", true, 2, "is not a release such as v1.2.3"},
 	} {
