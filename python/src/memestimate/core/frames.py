@@ -34,7 +34,7 @@ class Frames:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._hidden: dict[CodeType, bool] = {}
+        self._hidden: dict[str, bool] = {}  # by file: code that Dynamo makes may have no hash
         self._names: dict[str, str] = {}
         self._prefixes = sorted(
             {
@@ -70,23 +70,24 @@ class Frames:
         parent = -1
         for code, line in reversed(stack):
             name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
-            parent = self._writer.define(
-                "frame", (parent, code, line), parent, self._short(code.co_filename), line, name
-            )
+            parent = self._define(parent, code.co_filename, line, name)
         return parent
 
     def within(self, stack: Sequence[tuple[str, int, str]]) -> int:
         """The id of a stack that ends in these files, lines and functions, which compiled code came from."""
         parent = self.here()
         for file, line, name in stack:
-            parent = self._writer.define("frame", (parent, file, line), parent, self._short(file), line, name)
+            parent = self._define(parent, file, line, name)
         return parent
 
+    def _define(self, parent: int, file: str, line: int, name: str) -> int:
+        return self._writer.define("frame", (parent, file, line, name), parent, self._short(file), line, name)
+
     def _is_hidden(self, code: CodeType) -> bool:
-        hidden = self._hidden.get(code)
+        name = code.co_filename
+        hidden = self._hidden.get(name)
         if hidden is None:
-            name = code.co_filename
-            hidden = self._hidden[code] = name.startswith(_OWN) or any(part in name for part in _INNER)
+            hidden = self._hidden[name] = name.startswith(_OWN) or any(part in name for part in _INNER)
         return hidden
 
     def _short(self, path: str) -> str:
