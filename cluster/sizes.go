@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +17,13 @@ import (
 // Sizes says how much memory a GPU of a name has. The zero Sizes knows what names themselves tell.
 type Sizes struct {
 	table map[string]uint64 // what the site says, by lower-case name
+}
+
+// Named returns the names of the site's table, by size and then in the order of the alphabet.
+func (s Sizes) Named() []string {
+	return slices.SortedFunc(maps.Keys(s.table), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.table[a], s.table[b]), cmp.Compare(a, b))
+	})
 }
 
 // A Size is the memory of a GPU of some name.

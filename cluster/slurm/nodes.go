@@ -140,18 +140,18 @@ var down = []string{"down", "drained", "draining", "fail", "failing", "inval", "
 // usable tells whether the node may take a job now or later.
 func (n *Node) usable() bool { return !slices.Contains(down, strings.ToLower(n.State)) }
 
-// vramGRES is a GRES that sites use to say how much memory one GPU of a node has. It is not consumed:
-// "VramPerGpu:no_consume:48G".
-const vramGRES = "VramPerGpu"
+// vramGRES are the GRES by which sites say how much memory one GPU of a node has. They are not consumed:
+// "VramPerGpu:no_consume:48G", "gpumem:24G" (as ETH Zurich's Euler has it).
+var vramGRES = []string{"vrampergpu", "gpumem"}
 
-// vram returns what the node says of the memory of its GPUs.
-func (n *Node) vram() (cluster.Size, bool) {
+// vram returns what the node says of the memory of its GPUs, and by which GRES.
+func (n *Node) vram() (s cluster.Size, name string) {
 	for _, g := range n.GRES {
-		if strings.EqualFold(g.Name, vramGRES) && g.Count >= 1<<30 {
-			return cluster.Size{Bytes: uint64(g.Count) / 100 * 93, Guessed: true}, true
+		if slices.Contains(vramGRES, strings.ToLower(g.Name)) && g.Count >= 1<<30 {
+			return cluster.Size{Bytes: uint64(g.Count) / 100 * 93, Guessed: true}, g.Name
 		}
 	}
-	return cluster.Size{}, false
+	return s, ""
 }
 
 // count returns how many of a resource the node has, of any type when typ is "".

@@ -122,6 +122,28 @@ func Choose(nodes []Node, need Need, sizes cluster.Sizes) (*Request, error) {
 	return nil, refusal
 }
 
+// Unseen returns a request that holds a job without a list of the cluster's nodes, on one node: by a feature that is
+// asked for, if its name tells enough memory, or else by the smallest type of the site's table that has enough. Whether
+// the cluster has them is not known.
+func Unseen(need Need, sizes cluster.Sizes) (*Request, error) {
+	for _, f := range need.Constraint {
+		if s, ok := sizes.Of(f); ok && s.Bytes >= need.Bytes && !s.MIG {
+			return need.unseen("gpu", "gpu with feature "+f, s), nil
+		}
+	}
+	for _, name := range sizes.Named() {
+		if s, _ := sizes.Of(name); s.Bytes >= need.Bytes && !(s.MIG && need.GPUs > 1) {
+			return need.unseen("gpu:"+name, "gpu:"+name, s), nil
+		}
+	}
+	return nil, &Refusal{Need: need, Why: "neither a feature that is asked for nor the site's table has GPUs that large"}
+}
+
+func (need *Need) unseen(gres, label string, s cluster.Size) *Request {
+	return &Request{GRES: fmt.Sprintf("%s:%d", gres, need.GPUs), Nodes: 1, Constraint: strings.Join(need.Constraint, "&"),
+		Partition: need.Partition, Host: need.Host, Type: label, Bytes: s.Bytes, Guessed: s.Guessed, Family: s.Family}
+}
+
 // allows tells whether the job may run on the node.
 func (need *Need) allows(n *Node) bool {
 	if !n.usable() || need.Host > n.Memory {
@@ -162,11 +184,11 @@ func kindsOf(nodes []Node, need Need, sizes cluster.Sizes) (kinds []*kind, unkno
 			typed[g.Type] = true
 			count := n.count("gpu", g.Type)
 			s, ok := sizes.Of(g.Type)
-			if v, said := n.vram(); said && (!ok || s.Family) && len(gpuTypes(n)) == 1 {
+			if v, vram := n.vram(); vram != "" && (!ok || s.Family) && len(gpuTypes(n)) == 1 {
 				name := strings.TrimSuffix("gpu:"+g.Type, ":")
 				gib := (need.Bytes*100/93 + 1<<30 - 1) >> 30 // the site's sizes are nominal
-				k := add(name, "", fmt.Sprintf("%s with %s", name, vramGRES), v, 1, count, n.Name)
-				k.also = fmt.Sprintf(",%s:%dG", vramGRES, gib)
+				k := add(name, "", fmt.Sprintf("%s with %s", name, vram), v, 1, count, n.Name)
+				k.also = fmt.Sprintf(",%s:%dG", vram, gib)
 				continue
 			}
 			if g.Type == "" || !ok || s.Family {

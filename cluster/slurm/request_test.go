@@ -93,6 +93,7 @@ n2|idle|gpu*|64|512000|(null)|gpu:h100:8(S:0-1)
 n3|idle|gpu*|64|512000|(null)|gpu:v100:4
 n4|idle|gpu*|64|512000|a100_80gb|gpu:a100:4
 n5|idle|gpu*|64|512000|(null)|gpu:big:2,VramPerGpu:no_consume:128G
+n6|idle|gpu*|64|512000|(null)|gpu:other:2,gpumem:200G
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +108,7 @@ n5|idle|gpu*|64|512000|(null)|gpu:big:2,VramPerGpu:no_consume:128G
 		{60 * gib, "--nodes=1 --gres=gpu:h100:1", true},
 		{79 * gib, "--nodes=1 --gres=gpu:h100:1", true},
 		{100 * gib, "--nodes=1 --gres=gpu:big:1,VramPerGpu:108G", false},
+		{150 * gib, "--nodes=1 --gres=gpu:other:1,gpumem:162G", false},
 	} {
 		r, err := Choose(nodes, Need{Bytes: tt.need, GPUs: 1}, cluster.Sizes{})
 		if err != nil {

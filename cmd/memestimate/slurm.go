@@ -161,9 +161,11 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 	if err != nil {
 		return nil, err
 	}
-	out, err := askSlurm(context.Background(), "sinfo", "-N", "-h", "-o", slurm.Format)
-	if err != nil {
-		return nil, fail(exitDevice, "slurm: sinfo: %w", err).withHint("this needs Slurm's commands, on a machine from which one submits jobs")
+	out, noList := askSlurm(context.Background(), "sinfo", "-N", "-h", "-o", slurm.Format)
+	seen := !errors.Is(noList, exec.ErrNotFound) || j.site.file == "" && len(j.constraint) == 0
+	if seen && noList != nil {
+		return nil, fail(exitDevice, "slurm: sinfo: %w", noList).withHint("where Slurm's commands are not, --site FILE or " +
+			"--constraint FEATURE says which GPUs there are")
 	}
 	nodes, err := slurm.ParseNodes(string(out))
 	if err != nil {
@@ -180,8 +182,15 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 		need.Host = hostGuess(r.Parameters.Bytes)
 	}
 	r, err := slurm.Choose(nodes, need, sizes)
+	if !seen {
+		r, err = slurm.Unseen(need, sizes)
+	}
 	if err != nil {
 		return nil, fail(exitNo, "slurm: %w", err)
+	}
+	if !seen {
+		fmt.Fprintf(e.stderr, "memestimate: slurm: there is no sinfo here: whether the cluster has %s is not known\n",
+			oneLine(r.Type))
 	}
 	if r.Guessed {
 		fmt.Fprintf(e.stderr, "memestimate: slurm: %s: a size read off its name, of which 93 %% are counted on: %s; --site "+

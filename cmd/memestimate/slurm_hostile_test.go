@@ -73,3 +73,28 @@ func TestBatchJobThatFails(t *testing.T) {
 		t.Errorf("exit code %d after %v, %q is cancelled (%v): %s", code, time.Since(start), job, err, said.String())
 	}
 }
+
+// Where Slurm's commands are not, the site's table or a feature says what to ask for, and that nobody looked is said.
+func TestSlurmWithoutSinfo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	site := filepath.Join(t.TempDir(), "gpus.yaml")
+	write(t, site, "gpus: {big: 79GiB, small: 11GiB, middle: 39GiB}\n")
+	for _, tt := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--need 20GiB", exitDevice, "hint: where Slurm's commands are not, --site FILE or --constraint FEATURE says"},
+		{"--need 20GiB -n 2 --site " + site, exitOK, "--nodes=1 --gres=gpu:middle:2 --ntasks-per-node=1\n"},
+		{"--need 60GiB --constraint a100-80gb --partition gpu", exitOK,
+			"--nodes=1 --gres=gpu:1 --constraint=a100-80gb --partition=gpu "},
+		{"--need 20GiB --constraint fast", exitNo, "neither a feature that is asked for nor the site's table"},
+		{"--need 200GiB --site " + site, exitNo, "has GPUs that large"},
+	} {
+		stdout, stderr, code := try(t, append([]string{"slurm"}, strings.Fields(tt.args)...)...)
+		if code != tt.code || !strings.Contains(stdout+stderr, tt.says) ||
+			code == exitOK && !strings.Contains(stderr, "whether the cluster has ") {
+			t.Errorf("%s: exit code %d, %q, %q, want %q", tt.args, code, stdout, stderr, tt.says)
+		}
+	}
+}
