@@ -6,5 +6,5 @@ import "embed"
 
 // Source has the package in src/memestimate.
 //
-//go:embed src/memestimate/py.typed src/memestimate/*.py src/memestimate/*/*.py src/memestimate/*/*/*.py src/memestimate/*/*.bin
+//go:embed src/memestimate/py.typed src/memestimate/*.py src/memestimate/*/*.py src/memestimate/*/*/*.py src/memestimate/*/*.bin src/memestimate/*/*.json
 var Source embed.FS

@@ -139,7 +139,7 @@ func (a *questions) next(in source, r *estimate.Report) []string {
 	if r.Peak != nil {
 		out = append(out, "--format html -o run.html")
 	}
-	if a.shown.fitting == nil && r.Settings.Batch > 0 && len(hintArg(in.arg)) < 40 {
+	if a.shown.fitting == nil && r.Settings.Batch > 0 && !in.made && len(hintArg(in.arg)) < 40 {
 		out = append(out, "memestimate fit "+hintArg(in.arg)+" --gpu NAME")
 	}
 	return out

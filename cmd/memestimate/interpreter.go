@@ -167,14 +167,15 @@ func writeFiles(folder string, files map[string][]byte) error {
 	return nil
 }
 
-// run runs the Python package's command line with an interpreter. What the program prints goes to stderr: stdout
+// run runs the Python package's command line with an interpreter, in a folder or where this process is. What the program prints goes to stderr: stdout
 // has the result alone. A signal that would end this process ends Python first.
-func (p *pythonPackage) run(ctx context.Context, e *env, interpreter string, stdout io.Writer, args ...string) error {
+func (p *pythonPackage) run(ctx context.Context, e *env, interpreter, folder string, stdout io.Writer,
+	args ...string) error {
 	ctx, stop := signal.NotifyContext(ctx, endingSignals...)
 	defer stop()
 	c := exec.CommandContext(ctx, interpreter, append([]string{"-m", "memestimate"}, args...)...)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	c.WaitDelay = 5 * time.Second
+	c.WaitDelay, c.Dir = 5*time.Second, folder
 	c.Stdin, c.Stdout, c.Stderr = e.stdin, stdout, e.stderr
 	path := p.folder
 	if others := e.getenv("PYTHONPATH"); others != "" {

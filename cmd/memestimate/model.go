@@ -28,8 +28,9 @@ type source struct {
 	revision string     // REV:PATH in git; "" when it is not
 	blob     *gate.Blob // the file of the revision, where it is found already
 
-	made  bool // the file is a recording that was made of what the command line names
-	sized bool // a built-in model gets other sizes than its own
+	made  bool             // the file is a recording that was made of what the command line names
+	sizes map[string]int64 // what it was made at
+	sized bool             // a built-in model gets other sizes than its own
 
 	others []string // further files: recordings of the same program at other batch sizes
 
@@ -106,7 +107,37 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s.missing()
 	}
+	if other := otherFile(s.file); err != nil && other != nil {
+		return nil, other
+	}
 	return m, inputError(err)
+}
+
+// otherFile says what a file is that is no graph, and which command is of use; nil where its name does not tell.
+func otherFile(path string) error {
+	is := func(what string) *exitError { return fail(exitInput, "%s: %s", quoteArg(path), what) }
+	base := strings.TrimSuffix(path, filepath.Ext(path))
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".safetensors":
+		if config := filepath.Join(filepath.Dir(path), "config.json"); exists(config) {
+			return is("weights alone; config.json there says which model they are of").
+				withHint("memestimate %s", hintArg(config))
+		}
+		return is("weights alone, which do not say what computes with them").
+			withHint("memestimate ORG/NAME or its config.json; memestimate train.py for a script")
+	case ".gguf":
+		return is("weights for llama.cpp, which does not train").
+			withHint("the model that they were made of: memestimate ORG/NAME --qlora 16")
+	case ".pt", ".pth", ".ckpt", ".bin":
+		return is("a checkpoint of PyTorch: weights, without the program that computes with them").
+			withHint("the script that trains it: memestimate train.py")
+	case ".ipynb":
+		return is("a notebook").withHint("jupyter nbconvert --to script %s && memestimate %s.py", hintArg(path), hintArg(base))
+	case ".keras", ".h5":
+		return is("a Keras model").withHint("keras.saving.load_model(%q).export(%q, format=\"onnx\") in Python, then "+
+			"memestimate %s.onnx", path, base+".onnx", hintArg(base))
+	}
+	return nil
 }
 
 // streamed reports whether the model can be read only once.
@@ -185,16 +216,15 @@ var hubID = sync.OnceValue(func() *regexp.Regexp {
 // elsewhere says how to get at a model that an address or a name of the Hugging Face Hub stands for, "" for anything
 // else.
 func elsewhere(arg string) string {
-	const export = "memestimate.from_config(\"config.json\") in Python"
 	switch {
 	case strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://"):
 		if strings.HasSuffix(arg, ".onnx") {
 			return "nothing is fetched: curl -L " + quoteArg(arg) + " | memestimate -"
 		}
-		return "nothing is fetched: " + export
+		return "nothing is fetched: memestimate FILE, or memestimate ORG/NAME for a model of huggingface.co"
 	case hubID().MatchString(arg) && filepath.Ext(arg) != ".onnx":
 		if st, err := os.Stat(filepath.Dir(arg)); err != nil || !st.IsDir() {
-			return "the Hub is not asked: " + export
+			return "a model of the Hugging Face Hub is recorded first: memestimate " + arg + " --recording step.mrec"
 		}
 	}
 	return ""

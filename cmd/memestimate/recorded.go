@@ -187,7 +187,7 @@ func (s *settings) recorded(e *env, in source, rec *recording.Recording, a *ques
 		return nil, err
 	}
 	if r.Model.Path = in.file; in.made {
-		r.Model.Path = in.arg
+		r.Model.Path, r.Settings.Dims = in.arg, in.sizes
 	}
 	r.Notes = append(r.Notes, checked...)
 	r.Judge(*step, int64(a.budget), a.sure.value())

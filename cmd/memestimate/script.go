@@ -184,7 +184,7 @@ func (r *recorder) estimate(ctx context.Context, e *env, cmd *cobra.Command, in 
 		in.file = filepath.Join(folder, "step.mrec")
 	}
 	e.say("recording %s with %s", quoteArg(in.arg), quoteArg(path))
-	if err := p.run(ctx, e, path, e.stderr, words(device, in.file)...); err != nil {
+	if err := p.run(ctx, e, path, "", e.stderr, words(device, in.file)...); err != nil {
 		return err
 	}
 	in.made = true

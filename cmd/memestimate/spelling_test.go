@@ -164,12 +164,11 @@ func TestMistypedFlags(t *testing.T) {
 // What there is in other letters, or elsewhere, is found or said.
 func TestOtherModels(t *testing.T) {
 	for of, hint := range map[string]string{
-		"resnet101":                                    "hint: of its family there are resnet18, resnet50; ",
-		"meta-llama/Llama-3-8B":                        "hint: the Hub is not asked: ",
-		"https://example.org/net.onnx":                 "curl -L https://example.org/net.onnx | memestimate -",
-		"https://huggingface.co/openai-community/gpt2": "memestimate.from_config(",
-		"resnet18x.onnx":                               "no such file\n",
-		"squeeznet1_1":                                 "did you mean squeezenet1_1?",
+		"resnet101":                                 "hint: of its family there are resnet18, resnet50; ",
+		"https://example.org/net.onnx":              "curl -L https://example.org/net.onnx | memestimate -",
+		"https://example.org/openai-community/gpt2": "memestimate ORG/NAME for a model of huggingface.co",
+		"resnet18x.onnx":                            "no such file\n",
+		"squeeznet1_1":                              "did you mean squeezenet1_1?",
 	} {
 		if _, stderr, code := try(t, of); code != exitInput || !strings.Contains(stderr, hint) {
 			t.Errorf("%s: exit code %d: %s", of, code, stderr)

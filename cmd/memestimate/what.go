@@ -3,6 +3,9 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,10 +18,13 @@ import (
 )
 
 // commandFor builds the command that a command line is for: memestimate itself, for graphs, recordings and
-// subcommands, or its form for a script, which takes other flags.
+// subcommands, or its form for a script or for a configuration, which take other flags.
 func commandFor(e *env, args []string) *cobra.Command {
-	if what, _ := whatOf(args); what == aScript {
+	switch what, _ := whatOf(args); what {
+	case aScript:
 		return scriptCommand(e)
+	case aConfiguration:
+		return tuneCommand(e)
 	}
 	return rootCommand(e, askedCommands(args))
 }
@@ -27,8 +33,9 @@ func commandFor(e *env, args []string) *cobra.Command {
 type what int
 
 const (
-	anythingElse what = iota // a graph, a recording, a built-in model, or a subcommand
-	aScript                  // of Python, or a launcher of one
+	anythingElse   what = iota // a graph, a recording, a built-in model, or a subcommand
+	aScript                    // of Python, or a launcher of one
+	aConfiguration             // of a Hugging Face model
 )
 
 // whatOf finds what a command line is about, and where among the arguments.
@@ -45,8 +52,11 @@ func whatOf(args []string) (what, int) {
 	if _, err := models.Info(word); err == nil {
 		return anythingElse, at
 	}
-	if isScript(word) || len(args) > at+1 && slices.Contains(launchers, word) && !exists(word) {
+	switch {
+	case isScript(word) || len(args) > at+1 && slices.Contains(launchers, word) && !exists(word):
 		return aScript, at
+	case isConfiguration(word):
+		return aConfiguration, at
 	}
 	return anythingElse, at
 }
@@ -60,7 +70,8 @@ func firstWord(args []string) int {
 		return 0
 	}
 	known := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, f := range []*pflag.FlagSet{scriptCommand(&env{}).Flags(), rootCommand(&env{}, nil).Flags()} {
+	for _, f := range []*pflag.FlagSet{scriptCommand(&env{}).Flags(), tuneCommand(&env{}).Flags(),
+		rootCommand(&env{}, nil).Flags()} {
 		known.AddFlagSet(f)
 	}
 	for i := 0; i < len(args); i++ {
@@ -94,3 +105,53 @@ func isScript(word string) bool {
 	st, err := os.Stat(word)
 	return filepath.Ext(word) == ".py" && (err != nil || !st.IsDir())
 }
+
+// isConfiguration reports whether a word is a config.json, a folder that has one, or a name on the Hugging Face Hub.
+func isConfiguration(word string) bool {
+	if st, err := os.Stat(word); err == nil {
+		if st.IsDir() {
+			return isConfigurationFile(filepath.Join(word, configurationName))
+		}
+		return st.Mode().IsRegular() && strings.EqualFold(filepath.Ext(word), ".json") && isConfigurationFile(word)
+	}
+	return hubName(word) != ""
+}
+
+const (
+	configurationName = "config.json"
+	mostConfiguration = 16 << 20 // bytes
+)
+
+// isConfigurationFile reports whether a file is the configuration of a Hugging Face model.
+func isConfigurationFile(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, mostConfiguration))
+	if err != nil || !bytes.Contains(data, []byte(`"model_type"`)) {
+		return false
+	}
+	var config struct {
+		Type string `json:"model_type"`
+	}
+	return json.Unmarshal(data, &config) == nil && config.Type != ""
+}
+
+// hubName returns what a model is called on the Hugging Face Hub, of its name or its address there; "" for anything
+// else. A path whose folder is there is none.
+func hubName(word string) string {
+	name := strings.TrimSuffix(strings.TrimPrefix(word, "https://huggingface.co/"), "/")
+	if strings.HasPrefix(name, ".") || !hubID().MatchString(name) || slices.Contains(fileEndings, filepath.Ext(name)) {
+		return ""
+	}
+	if name == word && exists(filepath.Dir(word)) {
+		return ""
+	}
+	return name
+}
+
+// fileEndings are those of files that memestimate reads, or says what they are: names of models have others, "-3.1".
+var fileEndings = []string{".onnx", ".mrec", ".pickle", ".pkl", ".json", ".py", ".yaml", ".pt", ".pth", ".bin", ".gguf",
+	".safetensors", ".ipynb", ".keras", ".h5", ".ckpt", ".pt2", ".pb", ".tflite", ".csv", ".gz", ".zip"}

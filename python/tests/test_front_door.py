@@ -109,3 +109,62 @@ def test_an_environment_without_python(door: Door) -> None:
         f"memestimate: VIRTUAL_ENV={door.folder}: no Python there\n"
         "memestimate: hint: --python PATH names one that has PyTorch\n"
     )
+
+
+TINY = {
+    "model_type": "llama",
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+
+
+def test_a_configuration_and_the_ways_to_train_it(door: Door) -> None:
+    pytest.importorskip("peft")
+    pytest.importorskip("bitsandbytes")
+    (door.folder / "tiny").mkdir()
+    (door.folder / "tiny" / "config.json").write_text(json.dumps(TINY))
+    words = ("tiny", "--lora", "4", "--seq", "16", "--checkpoint", "--gpu", "t4", "--full=false")
+    done = door(*words)
+    assert done.returncode == 0, done.stderr
+    answer, _, table = done.stdout.partition("\n\nways to train it")
+    assert answer.startswith("tiny+LoRA-4+checkpointing, batch 1, seq 16: training as recorded\nfits Tesla T4: ")
+    ways = [line[:40].strip() for line in table.splitlines()[1:]]
+    assert ways == [
+        "LoRA r=4, 1 x 16, checkpointing",
+        "QLoRA r=4, 1 x 16, checkpointing",
+        "QLoRA r=4, 1 x 16",
+        "LoRA r=4, 1 x 16",
+        "all parameters, 1 x 16, checkpointing",
+        "all parameters, 1 x 16",
+    ]
+    assert all(line.endswith("  yes") for line in table.splitlines()[1:]), table
+    again = door(*words, PYTHONHOME="/nowhere")  # with which no Python starts
+    assert (again.stdout, again.stderr) == (done.stdout, "")
+    other = door("tiny/config.json", "--format", "json", "--qlora", "4", "--seq", "16", "--checkpoint")
+    assert json.loads(other.stdout)["settings"]["dims"] == {"seq": 16}
+    assert other.stderr == ""
+
+
+def test_a_model_that_nobody_knows(door: Door) -> None:
+    pytest.importorskip("transformers")
+    done = door("nobody/nothing", "--no-ways", HF_HUB_OFFLINE="1", HF_HOME=str(door.folder / "hub"))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(
+        "memestimate: nobody/nothing: neither in the Hub's cache here nor among the well-known"
+    )
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.gguf", "a.pt", "a.ipynb", "a.keras"])
+def test_files_that_say_nothing_of_a_step(door: Door, name: str) -> None:
+    (door.folder / name).write_text("{}")
+    done = door(name)
+    assert (done.returncode, done.stdout) == (3, "")
+    what, hint = done.stderr.splitlines()
+    assert what.startswith(f"memestimate: {name}: ")
+    assert hint.startswith("memestimate: hint: ")
+    assert "memestimate " in hint.removeprefix("memestimate: hint: ")

@@ -1,12 +1,14 @@
 """``python -m memestimate record [flags] train.py ...``: record an unchanged script.
 
-Everything else is handed to the program that comes with this package.
+``python -m memestimate config`` is for the program, see api/configured.py. Everything else is handed to the program
+that comes with this package.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +21,8 @@ _OLDEST = (3, 10)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status: 0, 2 for wrong usage, 3 where PyTorch is missing."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["config"]:
+        return _SAID if _configured() else 0
     if words[:1] != ["record"]:
         from .api.program import find
 
@@ -30,6 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         status = record(asked)
     return _SAID if status and asked.quiet else status
+
+
+def _configured() -> int:
+    """Answer a question of the program about a configuration."""
+    question = json.load(sys.stdin)
+    needed = ["torch", "transformers"]
+    if any(run.get("lora") or run.get("qlora") for run in question["runs"][:1]):
+        needed.append("peft")
+    if any(run.get("qlora") for run in question["runs"][:1]):
+        needed.append("bitsandbytes")
+    status = _missing(*needed)
+    if status == 0:
+        from .api.configured import answer
+
+        status = answer(question)
+    return status
 
 
 def _missing(*modules: str) -> int:

@@ -1,0 +1,329 @@
+//go:build !js
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/report"
+)
+
+// A tuning is one way to train a model that is known by its configuration, as the Python package reads it.
+type tuning struct {
+	File       string `json:"file"`
+	Batch      int64  `json:"batch"`
+	Seq        int64  `json:"seq,omitempty"`
+	Precision  string `json:"precision,omitempty"`
+	Mode       string `json:"mode,omitempty"`
+	Optimizer  string `json:"optimizer,omitempty"`
+	LoRA       string `json:"lora,omitempty"`
+	QLoRA      string `json:"qlora,omitempty"`
+	Checkpoint bool   `json:"checkpoint,omitempty"`
+	Compile    bool   `json:"compile,omitempty"`
+	Attention  string `json:"attention,omitempty"`
+}
+
+// name is how the answer calls a way: "QLoRA r=16, 1 x 2,048, checkpointing".
+func (t *tuning) name() string {
+	parts := []string{t.method()}
+	if t.Seq > 0 {
+		parts = append(parts, fmt.Sprintf("%d x %s", t.Batch, report.Count(t.Seq)))
+	} else if t.Batch > 1 {
+		parts = append(parts, fmt.Sprintf("batch %d", t.Batch))
+	}
+	if t.Checkpoint {
+		parts = append(parts, "checkpointing")
+	}
+	if t.Compile {
+		parts = append(parts, "compiled")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// of is how the answer calls a model that is trained in this way: "Llama-3.1-8B+QLoRA-16+checkpointing".
+func (t *tuning) of(word string) string {
+	name := filepath.Base(word)
+	if name == configurationName {
+		if full, err := filepath.Abs(word); err == nil {
+			name = filepath.Base(filepath.Dir(full))
+		}
+	}
+	if t.LoRA+t.QLoRA != "" {
+		name += "+" + strings.NewReplacer(" r=", "-", " targets=", "-", " ", "-").Replace(t.method())
+	}
+	if t.Checkpoint {
+		name += "+checkpointing"
+	}
+	return name
+}
+
+// method is what is trained: all parameters, or adapters.
+func (t *tuning) method() string {
+	rank := func(s string) string {
+		r, rest, _ := strings.Cut(strings.TrimPrefix(s, "r="), ",")
+		if rest != "" {
+			return "r=" + r + " " + rest
+		}
+		return "r=" + r
+	}
+	switch {
+	case t.QLoRA != "":
+		return "QLoRA " + rank(t.QLoRA)
+	case t.LoRA != "":
+		return "LoRA " + rank(t.LoRA)
+	case t.Mode == "infer":
+		return "inference"
+	}
+	return "all parameters"
+}
+
+// A tuner is the command for a configuration.
+type tuner struct {
+	recorder
+	way     tuning
+	noCache bool
+	noWays  bool
+}
+
+// tuneCommand is memestimate for a model of the Hugging Face Hub, or its configuration.
+func tuneCommand(e *env) *cobra.Command {
+	t := tuner{way: tuning{Batch: 1}}
+	cmd := &cobra.Command{
+		Use:   "memestimate ORG/NAME|config.json|FOLDER [flags]",
+		Short: "How much GPU memory training a Hugging Face model takes",
+		Long: `Tells how much GPU memory training a Hugging Face model takes, from its configuration: without weights and
+without a GPU. The step is that of the Trainer of transformers, with the adapters of PEFT; the Python of the active
+environment records it on a pretended GPU. The configuration of a name comes from the Hub's cache on this machine, from
+a table of well-known models, or from the Hub.
+
+Without --lora or --qlora all parameters are trained. Below the answer other ways to train the model are listed, each
+recorded as well; --no-ways leaves them out. Answers are kept in ~/.cache/memestimate.`,
+		Example: `  memestimate meta-llama/Llama-3.1-8B --qlora 16 --seq 2048 --checkpoint --gpu rtx-4090
+  memestimate Qwen/Qwen2.5-7B --lora r=16,targets=all-linear --batch 4
+  memestimate ./my-model/config.json --optimizer adamw8bit`,
+		Args:        exactly("MODEL"),
+		Annotations: map[string]string{recordsFirst: "a configuration"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.answerFor(cmd.Context(), e, cmd, args[0])
+		},
+	}
+	prepare(e, cmd)
+	fs := cmd.Flags()
+	t.recorder.flags(fs)
+	t.flags(fs)
+	return cmd
+}
+
+func (t *tuner) flags(fs *pflag.FlagSet) {
+	w := &t.way
+	fs.VarP((*batchValue)(&w.Batch), "batch", "b", "sequences, or images, in a batch")
+	fs.Var((*batchValue)(&w.Seq), "seq", "tokens in a sequence; by default 2048, or as many as the model takes")
+	fs.StringVar(&w.LoRA, "lora", "", "train adapters of this `RANK`, as PEFT's LoraConfig: 16, or\n"+
+		"r=16,targets=all-linear")
+	fs.StringVar(&w.QLoRA, "qlora", "", "the same beside weights of 4 bits: nf4 with double quantization")
+	fs.BoolVar(&w.Checkpoint, "checkpoint", false, "recompute activations: gradient_checkpointing_enable()")
+	fs.StringVar(&w.Optimizer, "optimizer", "adamw", "an optimizer of torch.optim, or of bitsandbytes: adamw8bit,\n"+
+		"paged_adamw_8bit, lion_8bit; adamw-fused is the Trainer's own")
+	fs.Var(&oneOf{"precision", &w.Precision, precisions}, "precision",
+		"element types; by default bf16: weights, and adapters in fp32")
+	fs.Var(&oneOf{"mode", &w.Mode, []string{"train", "infer"}}, "mode", "a training step or an inference: train, infer")
+	fs.BoolVar(&w.Compile, "compile", false, "torch.compile(model)")
+	fs.StringVar(&w.Attention, "attention", "", "attn_implementation: sdpa or eager; by default what transformers takes")
+	fs.BoolVar(&t.noCache, "no-cache", false, "record anew, and keep nothing")
+	fs.BoolVar(&t.noWays, "no-ways", false, "list no other ways to train the model")
+}
+
+// answerFor answers the question about a model, and then about the other ways to train it.
+func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word string) error {
+	if t.way.LoRA != "" && t.way.QLoRA != "" {
+		return usagef("--lora and --qlora are two ways, want one of them")
+	}
+	in := source{arg: word, name: t.way.of(word), made: true}
+	if t.settings.batch = t.way.Batch; t.way.Seq > 0 {
+		in.sizes = map[string]int64{"seq": t.way.Seq}
+	}
+	if err := t.out.check(in); err != nil {
+		return err
+	}
+	device, err := t.device(e)
+	if err != nil {
+		return err
+	}
+	path, err := interpreter(e, t.python)
+	if err != nil {
+		return err
+	}
+	p, err := unpackPython(e)
+	if err != nil {
+		return err
+	}
+	defer p.delete()
+	work, err := os.MkdirTemp("", "memestimate-")
+	if err != nil {
+		return fail(exitOutput, "a temporary folder: %w", cause(err))
+	}
+	defer os.RemoveAll(work)
+	q := &question{Model: modelWord(word), GPU: device, Steps: 2}
+	c := &answerCache{folder: cacheFolder(e), python: path, question: q, fixed: []string{p.digest, configurationOf(e, word),
+		e.getenv("PYTHONPATH"), e.getenv("PYTORCH_CUDA_ALLOC_CONF"), e.getenv("PYTORCH_ALLOC_CONF")}}
+	if t.noCache || e.getenv("PYTHONPATH") != "" { // whose modules no stamp is of
+		c.folder = ""
+	}
+	ways := []tuning{t.way}
+	if t.listsWays() {
+		ways = append(ways, otherWays(t.way)...)
+	}
+	var table *waysTable
+	told := func(i int, file string) error {
+		if i == 0 {
+			in.file = file
+			if t.keep != "" {
+				if err := keepRecording(file, t.keep); err != nil {
+					return err
+				}
+			}
+			err := runEstimate(e, cmd, in, &t.settings, &t.answer, &t.auto, &t.out)
+			if t.listsWays() && (err == nil || codeOf(err) == exitNo) {
+				if table, err = t.beginWays(e, err); table != nil {
+					return table.row(ways[0], file, nil)
+				}
+			}
+			return err
+		}
+		return table.row(ways[i], file, nil)
+	}
+	failed := func(i int, why string) error { return table.row(ways[i], "", fmt.Errorf("%s", why)) }
+	err = t.recordAll(ctx, e, p, path, work, c, ways, told, failed)
+	if table != nil && err == nil {
+		err = table.verdict
+	}
+	return err
+}
+
+// A question is what the Python package is asked.
+type question struct {
+	Model string   `json:"model"`
+	GPU   string   `json:"gpu,omitempty"`
+	Steps int      `json:"steps"`
+	Runs  []tuning `json:"runs"`
+}
+
+// recordAll gives the recording of each way in their order: those that are kept at once, the others as Python makes
+// them. Python is started once, where it is needed.
+func (t *tuner) recordAll(ctx context.Context, e *env, p *pythonPackage, python, work string, c *answerCache,
+	ways []tuning, told func(i int, file string) error, failed func(i int, why string) error) error {
+	kept := make([]string, len(ways))
+	var missing []int
+	q := *c.question
+	for i := range ways {
+		if kept[i] = c.find(&ways[i]); kept[i] == "" {
+			w := ways[i]
+			w.File = filepath.Join(work, fmt.Sprintf("%d.mrec", i))
+			q.Runs, missing = append(q.Runs, w), append(missing, i)
+		}
+	}
+	at := 0
+	upTo := func(end int) error { // those that are kept and come before the next that is made
+		for ; at < end; at++ {
+			if err := told(at, kept[at]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(missing) == 0 {
+		return upTo(len(ways))
+	}
+	if err := upTo(missing[0]); err != nil {
+		return err
+	}
+	data, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	lines, answers := io.Pipe()
+	inner := *e
+	inner.stdin = strings.NewReader(string(data))
+	done := make(chan error, 1)
+	e.say("recording %s with %s", ways[missing[0]].name(), quoteArg(python))
+	go func() {
+		err := p.run(ctx, &inner, python, work, answers, "config")
+		answers.CloseWithError(io.EOF)
+		done <- err
+	}()
+	var stopped error
+	scan := bufio.NewScanner(lines)
+	for scan.Scan() {
+		var line struct {
+			Folders []string `json:"folders"`
+			Run     *int     `json:"run"`
+			Error   string   `json:"error"`
+		}
+		if json.Unmarshal(scan.Bytes(), &line) != nil || stopped != nil {
+			continue
+		}
+		if line.Run == nil {
+			c.installed(line.Folders)
+			continue
+		}
+		i := missing[*line.Run]
+		if stopped = upTo(i); stopped == nil {
+			if line.Error != "" {
+				stopped = failed(i, line.Error)
+			} else {
+				c.put(&ways[i], q.Runs[*line.Run].File)
+				stopped = told(i, q.Runs[*line.Run].File)
+			}
+			at = i + 1
+		}
+		if stopped != nil {
+			stop()
+		}
+	}
+	err = <-done
+	if stopped != nil {
+		return stopped
+	}
+	if err != nil {
+		if x, ok := err.(*scriptError); ok {
+			return fail(exitInput, "%s: Python ended with exit code %d, as it says above", quoteArg(python), x.code)
+		}
+		return err
+	}
+	return upTo(len(ways))
+}
+
+// modelWord is what the Python package is told: a path, or a name on the Hub.
+func modelWord(word string) string {
+	if exists(word) {
+		if full, err := filepath.Abs(word); err == nil {
+			return full
+		}
+		return word
+	}
+	return hubName(word)
+}
+
+// keepRecording copies a recording to where it is kept.
+func keepRecording(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return fail(exitOutput, "%s: %w", quoteArg(from), cause(err))
+	}
+	return putFile(to, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}

@@ -1,0 +1,170 @@
+//go:build !js
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// mostKept is how many recordings the cache has; the oldest go first.
+const mostKept = 256
+
+// An answerCache keeps recordings of configurations by all that decides them: the configuration, the way, the Python
+// package, and what is installed for the interpreter. A folder of "" keeps nothing.
+type answerCache struct {
+	folder   string
+	python   string
+	question *question
+	fixed    []string
+
+	state string // what is installed, "" until it is known
+}
+
+// An installation says of an interpreter which folders its packages are in. Whoever installs, updates or removes one
+// changes the time of its folder.
+type installation struct {
+	Folders []string `json:"folders"`
+	Stamps  []string `json:"stamps"`
+}
+
+// stamp is when something was last changed, "" where it is not there.
+func stamp(path string) string {
+	st, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatInt(st.ModTime().UnixNano(), 36)
+}
+
+func (c *answerCache) installationFile() string {
+	return filepath.Join(c.folder, "interpreters", digest(c.python)+".json")
+}
+
+// installed notes where the interpreter's packages are.
+func (c *answerCache) installed(folders []string) {
+	if c.folder == "" {
+		return
+	}
+	folders = slices.DeleteFunc(folders, func(f string) bool { // this program's own package, which is known
+		return filepath.Dir(f) == filepath.Join(c.folder, "python")
+	})
+	in := installation{Folders: append([]string{c.python}, folders...)}
+	for _, f := range in.Folders {
+		in.Stamps = append(in.Stamps, stamp(f))
+	}
+	if data, err := json.Marshal(in); err == nil {
+		keepFile(c.installationFile(), data)
+	}
+	c.state = digest(slices.Concat(in.Folders, in.Stamps)...)
+}
+
+// known reads what is installed, where nothing has changed since it was noted.
+func (c *answerCache) known() bool {
+	if c.state != "" || c.folder == "" {
+		return c.state != ""
+	}
+	var in installation
+	data, err := os.ReadFile(c.installationFile())
+	if err != nil || json.Unmarshal(data, &in) != nil || len(in.Folders) != len(in.Stamps) {
+		return false
+	}
+	for i, f := range in.Folders {
+		if stamp(f) != in.Stamps[i] {
+			return false
+		}
+	}
+	c.state = digest(slices.Concat(in.Folders, in.Stamps)...)
+	return true
+}
+
+func (c *answerCache) file(w *tuning) string {
+	way, _ := json.Marshal(w) // of texts and numbers, which always can be
+	parts := append([]string{c.state, c.question.Model, c.question.GPU, strconv.Itoa(c.question.Steps), string(way)},
+		c.fixed...)
+	return filepath.Join(c.folder, "recordings", digest(parts...)+".mrec")
+}
+
+// find returns the recording of a way that is kept, or "".
+func (c *answerCache) find(w *tuning) string {
+	if !c.known() {
+		return ""
+	}
+	path := c.file(w)
+	if !exists(path) {
+		return ""
+	}
+	return path
+}
+
+// put keeps a recording. That it cannot is no error.
+func (c *answerCache) put(w *tuning, file string) {
+	if c.folder == "" || c.state == "" {
+		return
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	path := c.file(w)
+	keepFile(path, data)
+	c.prune(filepath.Dir(path))
+}
+
+// prune deletes the oldest recordings beyond mostKept.
+func (c *answerCache) prune(folder string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) <= mostKept {
+		return
+	}
+	type aged struct {
+		name string
+		when int64
+	}
+	var all []aged
+	for _, d := range entries {
+		if st, err := d.Info(); err == nil {
+			all = append(all, aged{d.Name(), st.ModTime().UnixNano()})
+		}
+	}
+	slices.SortFunc(all, func(a, b aged) int { return cmp.Compare(a.when, b.when) })
+	for _, old := range all[:max(0, len(all)-mostKept)] {
+		os.Remove(filepath.Join(folder, old.name))
+	}
+}
+
+// keepFile writes a file of the cache, whole or not at all.
+func keepFile(path string, data []byte) {
+	if os.MkdirAll(filepath.Dir(path), 0o700) != nil {
+		return
+	}
+	made, err := os.CreateTemp(filepath.Dir(path), ".making-")
+	if err != nil {
+		return
+	}
+	defer os.Remove(made.Name())
+	_, err = made.Write(data)
+	if closed := made.Close(); err == nil && closed == nil {
+		_ = os.Rename(made.Name(), path)
+	}
+}
+
+// configurationOf returns the configuration that a word stands for as far as this machine has it as a file: what is in
+// the table is part of the Python package.
+func configurationOf(e *env, word string) string {
+	path := word
+	if st, err := os.Stat(word); err != nil {
+		path = hubCached(e, hubName(word))
+	} else if st.IsDir() {
+		path = filepath.Join(word, configurationName)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}

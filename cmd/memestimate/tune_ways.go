@@ -1,0 +1,146 @@
+//go:build !js
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/gpu"
+)
+
+// listsWays reports whether the answer ends with other ways to train the model: where a person reads it.
+func (t *tuner) listsWays() bool {
+	return !t.noWays && t.way.Mode != "infer" && t.out.format == "text" && (t.out.file == "" || t.out.file == "-")
+}
+
+// otherWays are those that the table lists beside the way that was asked for: what is trained, and whether activations
+// are computed again. Of what was asked for they keep the rest.
+func otherWays(asked tuning) (out []tuning) {
+	rank := cmp.Or(asked.QLoRA, asked.LoRA, "16")
+	for _, method := range []tuning{{QLoRA: rank}, {LoRA: rank}, {}} {
+		for _, again := range []bool{true, false} {
+			w := asked
+			w.LoRA, w.QLoRA, w.Checkpoint = method.LoRA, method.QLoRA, again
+			if w != asked {
+				out = append(out, w)
+			}
+		}
+	}
+	return out
+}
+
+// A waysTable is written row by row, as recordings are made.
+type waysTable struct {
+	w       io.Writer
+	step    estimate.Step
+	sure    estimate.Confidence
+	memory  int64 // of the GPU or the budget; 0 where none was named
+	verdict error // of the way that was asked for
+}
+
+// beginWays writes the head of the table behind the answer, whose error is kept for the end.
+func (t *tuner) beginWays(e *env, verdict error) (*waysTable, error) {
+	step, err := t.settings.run.asked(e)
+	if err != nil {
+		return nil, err
+	}
+	w := &waysTable{w: e.stdout, step: *step, sure: t.answer.sure.value(), memory: int64(t.answer.budget), verdict: verdict}
+	if w.memory == 0 && step.Limited {
+		w.memory = step.GPU.Memory
+	}
+	w.step.Limited, w.step.MemoryLimit = false, 0
+	_, err = fmt.Fprintf(w.w, "\n%-40s %9s %9s  %s\n", "ways to train it", "allocated", "safe, GiB", "fits")
+	return w, outputError(err)
+}
+
+func outputError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fail(exitOutput, "stdout: %w", cause(err))
+}
+
+// row writes the line of a way, by its recording or by why there is none.
+func (t *waysTable) row(way tuning, file string, why error) error {
+	name := way.name()
+	var peak *estimate.Peak
+	if why == nil {
+		peak, why = t.peak(file)
+	}
+	if why != nil {
+		_, err := fmt.Fprintf(t.w, "%-40s %9s %9s  %s\n", name, "?", "?", report.Clean(oneLine(why.Error())))
+		return outputError(err)
+	}
+	need, _ := peak.At(t.sure)
+	gib := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/(1<<30)) }
+	_, err := fmt.Fprintf(t.w, "%-40s %9s %9s  %s\n", name, gib(peak.Allocated), gib(need), t.fits(peak))
+	return outputError(err)
+}
+
+// peak returns the peak of a recording on the GPU that was asked for, without its limit.
+func (t *waysTable) peak(file string) (*estimate.Peak, error) {
+	rec, err := fileSource(file).recording(&env{stdin: strings.NewReader("")})
+	if err != nil {
+		return nil, err
+	}
+	r, err := estimate.Recorded(rec, estimate.Options{Name: filepath.Base(file), Step: &t.step})
+	if err != nil {
+		return nil, err
+	}
+	return r.Peak, nil
+}
+
+// fits says whether a way fits what was named, and else the smallest of the cards that it fits.
+func (t *waysTable) fits(p *estimate.Peak) string {
+	if t.memory > 0 && p.Fits(t.memory, t.sure) {
+		return "yes"
+	}
+	smallest := ""
+	for _, id := range shownGPUs {
+		if g, err := gpu.Find(id); err == nil && p.Fits(g.Memory, t.sure) {
+			smallest = gpuWord(g.ID)
+			break
+		}
+	}
+	switch {
+	case smallest == "" && t.memory > 0:
+		return "no, nor one " + gpuWord(shownGPUs[len(shownGPUs)-1])
+	case smallest == "":
+		return "no single card"
+	case t.memory > 0:
+		return "no; " + smallest
+	}
+	return smallest
+}
+
+// hubCached returns the file of a model's configuration in the Hub's cache on this machine, or "".
+func hubCached(e *env, name string) string {
+	if name == "" {
+		return ""
+	}
+	home := cmp.Or(e.getenv("HF_HUB_CACHE"), e.getenv("HUGGINGFACE_HUB_CACHE"))
+	if home == "" {
+		base := e.getenv("HF_HOME")
+		if base == "" {
+			base = filepath.Join(cmp.Or(e.getenv("XDG_CACHE_HOME"), filepath.Join(e.getenv("HOME"), ".cache")), "huggingface")
+		}
+		home = filepath.Join(base, "hub")
+	}
+	folder := filepath.Join(home, "models--"+strings.ReplaceAll(name, "/", "--"))
+	commit, err := os.ReadFile(filepath.Join(folder, "refs", "main"))
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(folder, "snapshots", strings.TrimSpace(string(commit)), configurationName)
+	if !exists(path) {
+		return ""
+	}
+	return path
+}

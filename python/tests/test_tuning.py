@@ -1,0 +1,77 @@
+"""Fine-tuning by a configuration: the step, its bytes, and the table of well-known configurations."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import memestimate
+from memestimate.api import hub, tuning
+
+pytest.importorskip("peft")
+pytest.importorskip("bitsandbytes")
+transformers: Any = pytest.importorskip("transformers")
+
+# What an NVIDIA H200 measured for Llama-3.1-8B in bf16, torch 2.11: max_memory_allocated and max_memory_reserved.
+MEASURED: list[tuple[dict[str, Any], int, int]] = [
+    ({"lora": 16, "seq": 2048, "gradient_checkpointing": True}, 19932956672, 20958937088),
+    ({"lora": 16, "batch": 4, "seq": 1024, "gradient_checkpointing": True}, 23654893568, 25549602816),
+    ({"lora": 16, "seq": 1024}, 23434938368, 24444403712),
+    ({"seq": 2048, "gradient_checkpointing": True}, 80369738752, 81595990016),
+    ({"qlora": 16, "seq": 2048, "gradient_checkpointing": True}, 12215512064, 13698596864),
+]
+LAYERS = 32
+
+
+def llama(layers: int) -> Any:
+    config = hub.read("meta-llama/Llama-3.1-8B")
+    config.num_hidden_layers = layers
+    return config
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(("way", "allocated", "reserved"), MEASURED)
+def test_what_an_h200_measured(way: dict[str, Any], allocated: int, reserved: int) -> None:
+    if os.environ.get("MEMESTIMATE_TESTS") == "every":
+        peak = memestimate.from_config(llama(LAYERS), **way).peak
+        assert peak.allocated == allocated
+        assert abs(peak.reserved - reserved) <= 2 << 20
+        return
+    two, four = (memestimate.from_config(llama(layers), **way).peak.allocated for layers in (2, 4))
+    assert two + (LAYERS - 2) // 2 * (four - two) == allocated
+
+
+def test_well_known_configurations_have_the_published_parameters() -> None:
+    rows = json.loads(Path(hub.__file__).with_name("known.json").read_text())
+    assert len(rows) >= 50
+    assert len(hub.known()) == sum(len(row["names"]) for row in rows)
+    for row in rows:
+        model, _ = tuning.build(hub.read(row["names"][0]), tuning.Way(mode="infer"))
+        assert sum(p.numel() for p in model.parameters()) == row["parameters"], row["names"]
+
+
+@pytest.mark.parametrize(
+    "name", ["adamw8bit", "adamw_bnb_8bit", "bnb.optim.PagedAdamW8bit", "lion-8bit", "adamw-fused"]
+)
+def test_optimizers_of_other_libraries(name: str) -> None:
+    made = tuning.tuned_optimizer(name)([torch.nn.Parameter(torch.zeros(2))])
+    assert "lr" in made.param_groups[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lora": 4, "qlora": 4}, "lora and qlora are two ways"),
+        ({"batch": 0}, "both are 1 or more"),
+        ({"optimizer": "adamw9bit"}, "torch.optim has none of this name"),
+        ({"precision": "qlora"}, "qlora is not modelled"),
+    ],
+)
+def test_what_is_wrong_is_said(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        memestimate.from_config(llama(1), **given)
