@@ -175,6 +175,23 @@ def test_as_many_tokens_come_as_go(rec: memestimate.Recorder) -> None:
     assert theirs.view(4, 2).sum(1).tolist() == [500] * 4
 
 
+def test_what_another_process_says_is_not_known(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x", world_size=2, rank=1) as recorder:
+        dist.init_process_group("nccl")
+        with pytest.raises(RuntimeError, match="what rank 0 sends rank 1 is not known: record the script by"):
+            dist.recv_object_list([None], src=0)
+        length = torch.tensor(-1, device="cuda")
+        assert length.item() == -1
+        dist.broadcast(length, src=1)
+        assert length.item() == -1
+        dist.broadcast(length, src=0)
+        assert length.item() != -1
+        error = RuntimeError("they differ")
+        recorder.explain(error)
+        assert any("rank 0 broadcast values that rank 1" in note for note in error.__notes__)
+        dist.destroy_process_group()
+
+
 def test_one_process_on_several_gpus_is_told_what_to_do(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x") as recorder:
         assert nn.DataParallel(nn.Linear(4, 4)).cuda()(torch.ones(2, 4, device="cuda")).shape == (2, 4)

@@ -47,6 +47,29 @@ def test_another_rank_than_the_first_is_recorded(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "memestimate: rank 4 of a world of 4: ranks are 0 to 3\n")
 
 
+_STAGES = """
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+part = nn.Linear([16, 32][rank], [32, 8][rank], bias=False).cuda()
+stage = PipelineStage(part, rank, 2, torch.device("cuda", 0))
+schedule = Schedule1F1B(stage, 4, loss_fn=nn.functional.mse_loss)
+x, y = torch.randn(64, 16, device="cuda"), torch.randn(64, 8, device="cuda")
+schedule.step(x) if rank == 0 else schedule.step(target=y)
+print([tuple(meta.shape) for meta in stage.inputs_meta], part.weight.grad.shape)
+"""
+
+
+def test_a_stage_of_a_pipeline_is_told_what_the_one_before_makes(tmp_path: Path) -> None:
+    (tmp_path / "pipe.py").write_text(_STAGES)
+    done = run(tmp_path, "--once", "--world-size", "2", "--rank", "1", "-o", "r.mrec", "pipe.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[(16, 32)] torch.Size([8, 32])\n"
+    assert Recording(tmp_path / "r.mrec").header["rank"] == 1
+
+
 def test_it_ends_after_the_steps_asked_for(tmp_path: Path) -> None:
     done = run(tmp_path, "--steps", "2", "--gpu", "t4", str(SCRIPT))
     assert done.returncode == 0, done.stderr

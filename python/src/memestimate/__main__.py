@@ -95,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-compile", action="store_true", help="run eagerly what the script compiles")
     parser.add_argument("--quiet", action="store_true", help=argparse.SUPPRESS)  # the program that asks tells the notes
     parser.add_argument("--change", help=argparse.SUPPRESS)  # see script.py
+    parser.add_argument("--sends", help=argparse.SUPPRESS)  # see others.py
+    parser.add_argument("--messages", help=argparse.SUPPRESS)
     parser.add_argument("--looked", type=int, default=0, help=argparse.SUPPRESS)  # see batches.py
     parser.add_argument("-o", "--output", type=Path, help="the file to write (default: the script's name, .mrec)")
     parser.add_argument("-m", dest="module", action="store_true", help="the script is a module, as with python -m")

@@ -11,16 +11,19 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..core.recorder import FEW
 from ..core.recording import Enough
 from ..core.session import Way
+from ..pretend.messages import Message, Messages
 from ..values.decisions import Change, Outcome
 from . import ends, launchers
+from .others import Others
 from .recorder import Recorder
 
 
@@ -62,11 +65,22 @@ def record(asked: argparse.Namespace) -> int:
         os.environ |= {"LOCAL_WORLD_SIZE": str(local), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
     if not asked.once:
         recorder.decisions.again = functools.partial(_again, asked, os.getcwd(), recorder)
+    others = Others(asked)
+
+    def find(message: Message) -> Any:
+        began = time.monotonic()
+        found = others.find(message)
+        recorder.end += time.monotonic() - began  # which this script had no part in
+        return found
+
+    recorder.keep(Messages(recorder, find, others.wanted, others.folder if others.wanted else None))
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, "" if asked.module else str(Path(asked.script).resolve().parent))
     recorder.start()
     if change is not None:
         _changed(recorder, asked, output)
+    if others.wanted is not None:
+        _sending(recorder, asked)
     own = os.getpid()
 
     def finish(status: int) -> None:
@@ -152,6 +166,19 @@ def _changed(recorder: Recorder, asked: argparse.Namespace, output: Path) -> NoR
     finally:
         recorder.stop(keep=False)
     output.write_text(json.dumps(asdict(outcome or Outcome(recorder.storages.highest))))
+    _leave()
+
+
+def _sending(recorder: Recorder, asked: argparse.Namespace) -> NoReturn:
+    """Run the script until it has sent what another process of the job waits for."""
+    try:
+        _run(asked)
+    finally:
+        recorder.stop(keep=False)
+    _leave()
+
+
+def _leave() -> NoReturn:
     # Not by the interpreter's own end, in which one such run in ten is aborted ("terminate called without an active
     # exception"), as happens where a thread of C++ asks for an interpreter that is gone.
     atexit._run_exitfuncs()

@@ -6,6 +6,7 @@ FSDP's gathered parameters are PyTorch's own. Only the collectives do nothing.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -96,7 +97,13 @@ def collective(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs
 def _follow(session: Session, name: str, args: tuple[Any, ...]) -> None:
     """Say what a collective's results hold: each process is taken to have sent what this one has."""
     values = session.part(Values)
-    if name == "c10d::allgather_":
+    if name == "c10d::broadcast_":
+        root = args[2]
+        if root != torch.distributed.ProcessGroup.unbox(args[1]).rank():
+            session.part(_Foreign).broadcast = root
+            for result in tensors(args[0]):
+                values.written(result, None)
+    elif name == "c10d::allgather_":
         for results, given in zip(args[0], args[1], strict=False):
             for result in results:
                 values.written(result, values.get(given))
@@ -110,6 +117,23 @@ def _follow(session: Session, name: str, args: tuple[Any, ...]) -> None:
     elif name in ("c10d::reduce_scatter_", "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_"):
         for result in tensors(args[0]):
             values.written(result, None)
+
+
+class _Foreign:
+    """What another process sent, which only that one knows."""
+
+    def __init__(self, session: Session) -> None:
+        self.broadcast: int | None = None  # the rank that sent it, within its group
+
+
+def explain(session: Session, error: BaseException) -> None:
+    """Say to an exception of the program that it may come of what another process sent."""
+    root = session.part(_Foreign).broadcast
+    if root is not None and isinstance(error, Exception) and sys.version_info >= (3, 11):
+        error.add_note(
+            f"memestimate: rank {root} broadcast values that rank {session.rank}, which is recorded, does not know. If "
+            "it compares them with its own, as DeepSpeed's ZeRO-3 does, record rank 0, whose shards are as large."
+        )
 
 
 def _move(session: Session, name: str, args: tuple[Any, ...]) -> None:
