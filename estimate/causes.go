@@ -84,12 +84,11 @@ func (b *Model) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	for _, r := range program.VariableGuesses {
 		rules[r.Name] = true
 	}
-	every := map[string]bool{program.EveryVariable.Name: true}
-	longest, err := b.again(nil, every, true).peakAllocated(s, sim, true)
+	longest, err := b.again(nil, true, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err
 	}
-	shortest, err := b.again(rules, nil, true).peakAllocated(s, sim, true)
+	shortest, err := b.again(rules, false, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err
 	}
@@ -164,7 +163,7 @@ func (b *Model) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err er
 	g = Guess{Name: dataDependentSize, Places: n,
 		Takes: "sizes that depend on data, packed sequences among them, taken for the most that they can be, and loops " +
 			"for one turn"}
-	other := b.again(nil, nil, false)
+	other := b.again(nil, false, false)
 	other.fewest = true
 	// It fails where one is not a size that goes with what else is there: then the list has it without a weight.
 	if peak, err := other.peakAllocated(s, sim, false); err == nil {

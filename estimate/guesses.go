@@ -124,13 +124,12 @@ func (g *Guess) at(layer string, bytes int64) {
 	}
 }
 
-// again is the same model with other guesses: to be recovered anew, or, where these are made when a program runs, with
-// the programs that were recovered.
-func (b *Model) again(without, with map[string]bool, madeInRun bool) *Model {
+// again is the same model without some guesses, or with the longest lives of variables: to be recovered anew, or, where
+// guesses are made when a program runs, with the programs that were recovered.
+func (b *Model) again(without map[string]bool, longest, madeInRun bool) *Model {
 	c := b.choices
-	c.without, c.with = maps.Clone(c.without), maps.Clone(c.with)
+	c.without, c.longest = maps.Clone(c.without), longest
 	maps.Copy(c.without, without)
-	maps.Copy(c.with, with)
 	other := b.choosing(c)
 	if !madeInRun {
 		return other
@@ -141,7 +140,7 @@ func (b *Model) again(without, with map[string]bool, madeInRun bool) *Model {
 	for k, p := range b.programs.of {
 		if p != nil {
 			recovered := *p
-			recovered.Without, recovered.With = other.without, other.with
+			recovered.Without, recovered.Longest = other.without, longest
 			other.programs.of[k] = &recovered
 		}
 	}
@@ -150,13 +149,7 @@ func (b *Model) again(without, with map[string]bool, madeInRun bool) *Model {
 
 // weigh simulates a run with one guess decided otherwise.
 func (b *Model) weigh(g *Guess, s Step, sim *Simulation) error {
-	without, with := map[string]bool{}, map[string]bool{}
-	if g.Made {
-		without[g.Name] = true
-	} else {
-		with[g.Name] = true
-	}
-	other := b.again(without, with, g.madeInRun)
+	other := b.again(map[string]bool{g.Name: true}, false, g.madeInRun)
 	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != torch.EveryHead)
 	if errors.Is(err, program.ErrNoCache) { // with this guess decided otherwise no text is generated
 		return nil

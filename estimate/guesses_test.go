@@ -161,7 +161,7 @@ func TestPeakAllocatedOfTheSameRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range program.VariableGuesses {
-				other := b.again(map[string]bool{r.Name: true}, nil, true)
+				other := b.again(map[string]bool{r.Name: true}, false, true)
 				want, err := other.peakAllocated(s, sim, false)
 				if err != nil {
 					t.Fatal(err)

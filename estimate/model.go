@@ -35,10 +35,11 @@ type sizedGraph struct {
 
 // Choices decide which program is recovered where several are exported as one graph.
 type choices struct {
-	without, with map[string]bool // guesses that are switched off, and see program.EveryVariable
-	tied          *recover.Tied   // a last layer that is taken to share its weight with the embeddings
-	fewest        bool            // sizes that depend on data are one
-	most          bool            // of two calls that are exported alike, the one that saves more
+	without map[string]bool // guesses that are switched off
+	longest bool            // every variable lives to the end of its function: see program.Program.Longest
+	tied    *recover.Tied   // a last layer that is taken to share its weight with the embeddings
+	fewest  bool            // sizes that depend on data are one
+	most    bool            // of two calls that are exported alike, the one that saves more
 }
 
 // Programs are what a graph is recovered to under some choices, each made when it is first asked for.
@@ -84,7 +85,7 @@ func Bind(m *onnxload.Model, opt Options) (*Model, error) {
 	case opt.BuiltIn && (g.way == module.TorchScript || g.way == module.TorchExport):
 		g.way = BuiltIn
 	}
-	b := &Model{g, choices{without: named(opt.Without), with: map[string]bool{}}, new(programs)}
+	b := &Model{g, choices{without: named(opt.Without)}, new(programs)}
 	if tied, ok := recover.TiedHead(m); ok {
 		b.tied = &tied
 	}
@@ -162,7 +163,7 @@ func (b *Model) program(train, autocast bool) (*program.Program, error) {
 		Types: b.analysis.Types,
 		Kinds: kinds,
 		Train: train, Autocast: autocast, Tied: b.tied, Most: b.most, Fewest: b.fewest,
-		Place: b.analysis.Placer(), Without: b.without, With: b.with,
+		Place: b.analysis.Placer(), Without: b.without, Longest: b.longest,
 	})
 	if err != nil {
 		return nil, err

@@ -37,9 +37,8 @@ var (
 // VariableGuesses are those that Liveness makes.
 var VariableGuesses = []*GuessRow{UsedTwice, NextTurn, ResizedTurns, NamesOfAttention, JoinedParts, OneExpression}
 
-// EveryVariable is the other end of all of them together, what they are worth at most: each result is a variable of the
-// function that made it, and lives to its end. Liveness makes it where Program.With has it.
-var EveryVariable = &GuessRow{Name: "every-variable"}
+// everyVariable is no guess but the other end of all of them together: see Program.Longest.
+var everyVariable = &GuessRow{}
 
 // guess lets live on what has a name in the common style of code:
 //
@@ -102,10 +101,10 @@ func (l *liveness) guess() {
 			l.joined(steps)
 		}
 	}
-	if l.p.With[EveryVariable.Name] {
+	if l.p.Longest {
 		for v := range l.of {
 			if l.of[v].made >= 0 {
-				l.hold(ValueID(v), EveryVariable)
+				l.hold(ValueID(v), everyVariable)
 			}
 		}
 	}

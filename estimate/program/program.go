@@ -190,7 +190,7 @@ type Program struct {
 	Restored  bool            // the file says where an export in evaluation mode left dropout out
 	Doubtful  bool            // another call is exported like one of these, and would save more: see recover.Source.Most
 	Guesses   []Guess         // what could have been written otherwise
-	With      map[string]bool // see EveryVariable
+	Longest   bool            // Liveness has each result live to the end of the function that made it: the most that variables hold
 	Without   map[string]bool // guesses that are switched off, by their rows' names
 	InferOnly string          // by what the graph shows that it was made for inference; "" when nothing does
 	Unknown   map[string]int  // operators without a row, by name, with their number

@@ -26,7 +26,7 @@ type Source struct {
 	Most   bool // of two calls that are exported alike, take the one that saves more
 
 	Without map[string]bool // guesses that are switched off, by name
-	With    map[string]bool // see program.EveryVariable
+	Longest bool            // see program.Program.Longest
 
 	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
 }
@@ -129,7 +129,7 @@ func newRecovery(src Source) *recovery {
 	n := len(src.Model.Values)
 	b := &recovery{src: src, m: src.Model, types: src.Types,
 		prog: &program.Program{Values: []program.Value{{Kind: program.None}}, Unknown: map[string]int{}, Without: src.Without,
-			With: src.With}, unknown: map[int32]string{},
+			Longest: src.Longest}, unknown: map[int32]string{},
 		shapes: make([]int32, n), flips: map[program.ValueID]bool{},
 		of: make([]program.ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),

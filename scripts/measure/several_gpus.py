@@ -1,6 +1,6 @@
-"""Measure training steps on two GPUs (DDP, ZeRO-1, FSDP2) and under torch.compile on one.
+"""Measure training steps on two GPUs (DDP, ZeRO-1, FSDP2).
 
-usage: several_gpus.py OUT.json two|compile [SECONDS]
+usage: several_gpus.py OUT.json [SECONDS]
 
 Every case runs three steps of AdamW in processes of its own and writes, for each rank, the memory
 after each phase and the most within it, in bytes. What is left when SECONDS are over is named.
@@ -108,14 +108,6 @@ TWO = [
     ("uneven", {"par": ZERO1, "view": True}),
     ("gpt2", {"par": FSDP2, "offload": True}),
 ]
-COMPILE = [
-    (name, {"compile": True, "amp": amp})
-    for name in (
-        *("resnet101", "convnext_small", "vit_b_32", "swin_s", "mobilenet_v3_large", "efficientnet_b2"),
-        *("densenet169", "regnet_y_3_2gf", "gpt2", "llama_1000", "uneven"),
-    )
-    for amp in (False, True)
-]
 
 
 def of_process(pid):
@@ -211,8 +203,6 @@ def run(rank, port, name, case, path):
             )
         if case.get("par") == FSDP2:
             shard(model, pattern, case)
-        if case.get("compile"):
-            model = torch.compile(model)
         x = inputs(batch).to("cuda")
         answer["alloc_model"] = torch.cuda.memory_allocated()
         if case.get("par") == ZERO1:
@@ -237,9 +227,9 @@ def run(rank, port, name, case, path):
 
 
 def main():
-    out, kind = sys.argv[1:3]
-    end = time.time() + float(sys.argv[3] if len(sys.argv) > 3 else 400)
-    cases, width, ranks = (TWO, 4, (0, 1)) if kind == "two" else (COMPILE, 8, (0,))
+    out = sys.argv[1]
+    end = time.time() + float(sys.argv[2] if len(sys.argv) > 2 else 400)
+    cases, width, ranks = TWO, 4, (0, 1)
     todo, live, done, port = list(cases), [], [], 29600
     context = mp.get_context("spawn")
     while todo or live:
@@ -273,7 +263,7 @@ def main():
         with open(out, "w") as file:
             json.dump({"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "cases": done}, file, indent=1)
     bad = [answer for answer in done if "error" in answer]
-    print(kind, "measured", len(done) - len(bad), "failed", len(bad))
+    print("measured", len(done) - len(bad), "failed", len(bad))
     for answer in bad:
         print({k: v for k, v in answer.items() if k != "where"}, answer.get("where", "")[-200:])
 
