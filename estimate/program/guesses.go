@@ -265,27 +265,6 @@ func (l *liveness) nested(steps []step) {
 	}
 }
 
-// summed lets the first operand of a sum live until the norm has returned that takes the sum: it is a variable, which
-// the norm's result is assigned to, x = norm(x + y). The second is more often what a call made, norm(x + f(x)); where
-// others read it too it is a variable that keeps its value, y = f(x); y = norm(y + x), as in transformers'
-// models/distilbert/modeling_distilbert.py.
-func (l *liveness) summed(steps []step) {
-	for j := 0; j+1 < len(steps); j++ {
-		i, norm := steps[j].first, steps[j+1]
-		c := &l.p.Calls[i]
-		if steps[j].child >= 0 || c.Op != "add" || norm.child < 0 || !l.several(c) || !l.feeds(steps[j], norm) ||
-			!slices.ContainsFunc(l.p.Calls[norm.first:norm.last+1], func(c Call) bool { return Of(c.Op).Is(FeatureNorm) }) {
-			continue
-		}
-		if x := &l.of[c.In[0]]; x.made >= 0 && x.owner == c.Scope && l.replaces(i, c.In[0]) {
-			l.keep(c.In[0], norm.last, OneExpression)
-		}
-		if y := &l.of[c.In[1]]; y.made >= 0 && y.owner == c.Scope && y.reads > 1 {
-			l.hold(c.In[1], OneExpression)
-		}
-	}
-}
-
 // preactivation lets the argument of norms and activations before a convolution live until that is done, in functions
 // that begin with a norm or an activation, not with a convolution. Residual and dense blocks of that kind are written
 // as expressions from convolution to convolution, self.conv2(self.relu2(self.norm2(x))); those that begin with
@@ -385,6 +364,47 @@ func (l *liveness) extend(st step, until int32, row *GuessRow) {
 	}
 }
 
+// joined lets a picture live that a decoder makes larger and joins with a skip connection, until the module has run
+// that takes both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name.
+// Where what follows makes the picture larger once more it is the next turn, for up, skip in ...: x =
+// torch.cat([up(x), skip], 1), and x is assigned by then.
+func (l *liveness) joined(steps []step) {
+	p := l.p
+	for j := 0; j+2 < len(steps); j++ {
+		up, cat, dec := steps[j], steps[j+1], steps[j+2]
+		c := &p.Calls[cat.first]
+		if cat.child >= 0 || dec.child < 0 || c.Op != "cat" || len(c.In) != 2 || !l.feeds(up, cat) || !l.feeds(cat, dec) {
+			continue
+		}
+		x := NoValue // what is made larger: all that the step takes
+		for i := up.first; i <= up.last; i++ {
+			for _, v := range p.Calls[i].In {
+				if made := l.of[v].made; made >= 0 && made < up.first {
+					x = v
+				}
+			}
+		}
+		y, z := p.Calls[up.last].Out[0], p.Calls[dec.last].Out[0]
+		if x != NoValue && z != NoValue && slices.Contains(c.In, y) &&
+			larger(p.Values[y].Shape, p.Values[x].Shape) && !larger(p.Values[z].Shape, p.Values[c.Out[0]].Shape) {
+			l.extend(up, dec.last, JoinedParts)
+		}
+	}
+}
+
+// larger reports whether a picture is larger than another, in every direction.
+func larger(a, b []int64) bool {
+	if len(a) != len(b) || len(a) < 3 {
+		return false
+	}
+	for i, n := range b[2:] {
+		if a[i+2] <= n {
+			return false
+		}
+	}
+	return true
+}
+
 // list lets the parts of a list live on that modules made and cat joins. Two are more often named one by one,
 // cat([x, skip]), and of what functions make, an expression may make a list. Python evaluates an expression from the
 // left, so one that joins what was made last first has a list turned round, torch.cat(all_hidden_states[::-1], dim=1).
@@ -437,43 +457,23 @@ func (l *liveness) beside(c *Call) bool {
 	return st.child >= 0
 }
 
-// joined lets a picture live that a decoder makes larger and joins with a skip connection, until the module has run
-// that takes both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name.
-// Where what follows makes the picture larger once more it is the next turn, for up, skip in ...: x =
-// torch.cat([up(x), skip], 1), and x is assigned by then.
-func (l *liveness) joined(steps []step) {
-	p := l.p
-	for j := 0; j+2 < len(steps); j++ {
-		up, cat, dec := steps[j], steps[j+1], steps[j+2]
-		c := &p.Calls[cat.first]
-		if cat.child >= 0 || dec.child < 0 || c.Op != "cat" || len(c.In) != 2 || !l.feeds(up, cat) || !l.feeds(cat, dec) {
+// summed lets the first operand of a sum live until the norm has returned that takes the sum: it is a variable, which
+// the norm's result is assigned to, x = norm(x + y). The second is more often what a call made, norm(x + f(x)); where
+// others read it too it is a variable that keeps its value, y = f(x); y = norm(y + x), as in transformers'
+// models/distilbert/modeling_distilbert.py.
+func (l *liveness) summed(steps []step) {
+	for j := 0; j+1 < len(steps); j++ {
+		i, norm := steps[j].first, steps[j+1]
+		c := &l.p.Calls[i]
+		if steps[j].child >= 0 || c.Op != "add" || norm.child < 0 || !l.several(c) || !l.feeds(steps[j], norm) ||
+			!slices.ContainsFunc(l.p.Calls[norm.first:norm.last+1], func(c Call) bool { return Of(c.Op).Is(FeatureNorm) }) {
 			continue
 		}
-		x := NoValue // what is made larger: all that the step takes
-		for i := up.first; i <= up.last; i++ {
-			for _, v := range p.Calls[i].In {
-				if made := l.of[v].made; made >= 0 && made < up.first {
-					x = v
-				}
-			}
+		if x := &l.of[c.In[0]]; x.made >= 0 && x.owner == c.Scope && l.replaces(i, c.In[0]) {
+			l.keep(c.In[0], norm.last, OneExpression)
 		}
-		y, z := p.Calls[up.last].Out[0], p.Calls[dec.last].Out[0]
-		if x != NoValue && z != NoValue && slices.Contains(c.In, y) &&
-			larger(p.Values[y].Shape, p.Values[x].Shape) && !larger(p.Values[z].Shape, p.Values[c.Out[0]].Shape) {
-			l.extend(up, dec.last, JoinedParts)
+		if y := &l.of[c.In[1]]; y.made >= 0 && y.owner == c.Scope && y.reads > 1 {
+			l.hold(c.In[1], OneExpression)
 		}
 	}
-}
-
-// larger reports whether a picture is larger than another, in every direction.
-func larger(a, b []int64) bool {
-	if len(a) != len(b) || len(a) < 3 {
-		return false
-	}
-	for i, n := range b[2:] {
-		if a[i+2] <= n {
-			return false
-		}
-	}
-	return true
 }

@@ -187,7 +187,6 @@ type Program struct {
 	Scopes    []Scope
 	Notes     []string        // what was restored or guessed, one line each
 	Lost      []string        // what the export lost of the model, in a few words each
-	Restored  bool            // the file says where an export in evaluation mode left dropout out
 	Doubtful  bool            // another call is exported like one of these, and would save more: see recover.Source.Most
 	Guesses   []Guess         // what could have been written otherwise
 	Longest   bool            // Liveness has each result live to the end of the function that made it: the most that variables hold

@@ -1,7 +1,6 @@
 package recover_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
@@ -32,33 +31,4 @@ func TestMaskOfLeadingDimensions(t *testing.T) {
 			t.Errorf("%s: a mask of %v", name, mask.DType)
 		}
 	}
-}
-
-// y = x.clone(); y[1:] = part: exporters leave no node of the copy, and what reads x after the assignment shows it.
-func TestAssignmentToACopy(t *testing.T) {
-	inits := []onnx.Tensor{onnx.Int64s("at", 1, 2, 3), onnx.Int64s("column", 3, 1)}
-	base, part := onnx.Op("Relu", "x", "base"), onnx.Op("Sigmoid", "top", "part")
-	top := onnx.Op("Slice", "x from to axis", "top")
-	inits = append(inits, onnx.Int64s("from", 0), onnx.Int64s("to", 3), onnx.Int64s("axis", 0))
-	places, write := onnx.Op("Reshape", "at column", "places"), onnx.Op("ScatterND", "base places part", "first")
-	again, exp := onnx.Op("ScatterND", "base places part", "second"), onnx.Op("Exp", "base", "e")
-	before := []string{"relu(x)", "slice(x)", "sigmoid(top)"}
-	after := func(nodes ...onnx.Node) []onnx.Node {
-		return append([]onnx.Node{base, top, part, places}, nodes...)
-	}
-	runPatterns(t, []patternCase{
-		{name: "read before", shape: []any{4, 8}, inits: inits,
-			nodes: after(exp, write, onnx.Op("Mul", "e first", "y")),
-			want:  append(slices.Clip(before), "exp(base)", "assign(base, part)", "mul(e, first)")},
-		{name: "read after", shape: []any{4, 8}, inits: inits,
-			nodes: after(write, exp, onnx.Op("Mul", "e first", "y")),
-			want:  append(slices.Clip(before), "clone(base)", "assign(_, part)", "exp(base)", "mul(e, first)")},
-		{name: "written twice", shape: []any{4, 8}, inits: inits,
-			nodes: after(write, again, onnx.Op("Mul", "first second", "y")),
-			want: append(slices.Clip(before), "clone(base)", "assign(_, part)", "clone(base)", "assign(_, part)",
-				"mul(first, second)")},
-	})
-	returned := patternCase{shape: []any{4, 8}, inits: inits, nodes: after(write)}.graph()
-	returned.Out = []onnx.Value{{Name: "base"}, {Name: "first"}}
-	wantCalls(t, mustRecover(t, returned), append(slices.Clip(before), "clone(base)", "assign(_, part)")...)
 }

@@ -74,27 +74,6 @@ func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64)
 	return onnxload.NoValue, 0
 }
 
-// matchClamp finds torch.clamp(x, a, b) with bounds of one number each that are not of x's dtype, torch.clamp(x, -4,
-// 3): torch.export's exporter makes tensors of them, which promote types, and writes aten.clamp.Tensor as Min(Max(x,
-// a), b) (_type_promotion.py and torchlib's aten_clamp_tensor). Between the two is no value of the program's, val_3:
-// torch.min and torch.max have names of their own.
-func matchClamp(b *recovery, i int) {
-	low := b.nodes[i]
-	high, hi := b.user(low.Output(0), "Min")
-	if high == nil || len(low.In) != 2 || len(high.In) != 2 || b.in(high, 0) != b.id(low.Output(0)) ||
-		!strings.HasPrefix(b.m.NameOf(low.Output(0)), "val_") {
-		return
-	}
-	if _, ok := b.number(b.in(low, 1)); !ok {
-		return
-	}
-	if _, ok := b.number(b.in(high, 1)); !ok {
-		return
-	}
-	x := b.in(low, 0)
-	b.claim(func() { b.call("clamp", program.Args{Both: true}, []program.ValueID{b.value(x)}, high.Output(0)) }, i, hi)
-}
-
 // matchGlu finds glu(x, dim), the first half of a dimension times the sigmoid of the second. Both exporters split the
 // argument without naming sizes for it (torch.onnx symbolic_opset9 glu, torchlib aten_glu), where chunk and split
 // name them; in torch.export's graph the product has the operator's name too.
@@ -136,44 +115,4 @@ func matchMish(b *recovery, i int) {
 	b.claim(func() {
 		b.call("mish", program.Args{Inplace: b.inPlaceAfter(x, 2)}, []program.ValueID{b.value(x)}, mul.Output(0))
 	}, i, ti, mi)
-}
-
-// hardSwishOpset is the first with HardSwish (docs/Operators.md of ONNX).
-const hardSwishOpset = 14
-
-// matchHardswish finds x * relu6(x + 3) / 6, and the relu6(x + 3) / 6 of hardsigmoid, as opsets before 14 write them.
-// Since then exporters have HardSwish for nn.Hardswish, so that what is written out is so in the program as well, of
-// which autograd keeps each step.
-func matchHardswish(b *recovery, i int) {
-	clip := b.nodes[i]
-	if clip.Version >= hardSwishOpset || !b.isNumber(b.in(clip, 1), 0) || !b.isNumber(b.in(clip, 2), 6) {
-		return
-	}
-	add, ai := b.producedBy(b.in(clip, 0), "Add")
-	if add == nil {
-		return
-	}
-	x, three := b.otherThanNumber(add)
-	if three != 3 || !b.single(add.Output(0)) {
-		return
-	}
-	if div, di := b.user(clip.Output(0), "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
-		if mul, mi := b.user(div.Output(0), "Mul"); mul != nil && b.id(b.other(mul, div.Output(0))) == x {
-			b.claim(func() {
-				b.call("hardswish", program.Args{Inplace: b.inPlaceAfter(x, 2)}, []program.ValueID{b.value(x)}, mul.Output(0))
-			}, i, ai, di, mi)
-			return
-		}
-		b.claim(func() { b.call("hardsigmoid", program.Args{}, []program.ValueID{b.value(x)}, div.Output(0)) }, i, ai, di)
-		return
-	}
-	mul, mi := b.user(clip.Output(0), "Mul")
-	if mul == nil || b.id(b.other(mul, clip.Output(0))) != x {
-		return
-	}
-	if div, di := b.user(mul.Output(0), "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
-		b.claim(func() {
-			b.call("hardswish", program.Args{Inplace: b.inPlaceAfter(x, 2)}, []program.ValueID{b.value(x)}, div.Output(0))
-		}, i, ai, mi, di)
-	}
 }

@@ -25,3 +25,6 @@ func dtypeOf(d onnxload.DType) program.DType {
 	}
 	return torchTypes[d]
 }
+
+// elem is the type of a value's elements in PyTorch.
+func (b *recovery) elem(id onnxload.ValueID) program.DType { return dtypeOf(b.types.Type(id).Elem) }

@@ -55,9 +55,6 @@ func (b *recovery) value(id onnxload.ValueID) program.ValueID {
 	if b.of[id] != program.NoValue {
 		return b.of[id]
 	}
-	if b.isComputed(id) {
-		return b.computed(id)
-	}
 	v := program.Value{Name: b.m.NameOf(id), DType: b.elem(id)}
 	switch {
 	case b.ofModule(id):

@@ -1,10 +1,7 @@
 package recover
 
 import (
-	"fmt"
-
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -47,65 +44,4 @@ func (b *recovery) shapeGiver(size, out onnxload.ValueID) []program.ValueID {
 		return nil
 	}
 	return []program.ValueID{b.value(x)}
-}
-
-// A constantKey tells views of what the exporter computed apart.
-type constantKey struct {
-	from  string
-	dtype program.DType
-	dims  string
-}
-
-// isComputed reports whether a value is a tensor that the program computes, of which the exporter made a constant.
-func (b *recovery) isComputed(id onnxload.ValueID) bool {
-	return b.made[id] < 0 && !b.ofModule(id) && !b.host[id] && b.m.Values[id].Init != nil &&
-		program.Numel(b.dims(id)) != 1 && module.IsComputed(b.m.NameOf(id), b.m.Values[id].Init)
-}
-
-// computed makes such a tensor where it is first read. Views of the same are one: cos.unsqueeze(1) of each layer.
-func (b *recovery) computed(id onnxload.ValueID) program.ValueID {
-	d, dtype := b.dims(id), b.elem(id)
-	key := constantKey{b.m.Values[id].Init.Folded, dtype, fmt.Sprint(d)}
-	view := module.IsView(b.m.NameOf(id))
-	if view && b.views[key] != program.NoValue {
-		b.of[id] = b.views[key]
-		return b.of[id]
-	}
-	first := len(b.prog.Calls)
-	b.of[id] = b.temp("fill", program.Args{DType: dtype, Shape: d}, dtype, d)
-	if name := b.trainedOf(id); name != "" {
-		b.of[id] = b.temp("add", program.Args{Inplace: true}, dtype, d, b.of[id], b.foldedParameter(name, dtype))
-	}
-	for i := range b.prog.Calls[first:] {
-		b.prog.Calls[first+i].Stack = 0 // it was not the reader's line that made it
-	}
-	if view {
-		b.views[key] = b.of[id]
-	}
-	return b.of[id]
-}
-
-// trainedOf returns the name of a parameter that what the exporter computed was computed of, "" where there is none: it
-// has a gradient then, which goes on to parameters whose sizes the file does not have any more.
-func (b *recovery) trainedOf(id onnxload.ValueID) string {
-	if !b.elem(id).IsFloat() {
-		return ""
-	}
-	for from := range module.FoldedFrom(b.m.Values[id].Init) {
-		if b.m.Trained[from] {
-			return from
-		}
-	}
-	return ""
-}
-
-// foldedParameter returns a parameter that was folded, of whose size no more is known than that it has one.
-func (b *recovery) foldedParameter(name string, dtype program.DType) program.ValueID {
-	p, ok := b.gone[name]
-	if !ok {
-		p = b.add(program.Value{Name: name, Kind: program.Parameter, DType: dtype, Shape: []int64{1}})
-		b.prog.State = append(b.prog.State, p)
-		b.gone[name] = p
-	}
-	return p
 }

@@ -74,7 +74,9 @@ func (b *recovery) index() {
 		row, f := b.rowOf(n)
 		b.rows[i], b.facts[i] = row, f
 		if f.Has(module.RunsGraph) {
-			b.captured(n)
+			for _, id := range b.captured(n) {
+				b.out[id] = true // patterns leave it alone
+			}
 		}
 		// neighbours are of one module as a rule
 		if at := b.src.Place(n); at != from || n.Stack != lines || i == 0 {
@@ -111,7 +113,6 @@ func (b *recovery) index() {
 	b.scopes, b.layers = make(map[string]int32, b.modules), make(map[string]int32, b.modules)
 	b.prog.Scopes, b.prog.Layers = make([]program.Scope, 0, b.modules+1), make([]string, 0, b.modules)
 	b.scope("")
-	b.findNarrow()
 }
 
 // A located is a place that some nodes share, with what they have in the program.
@@ -204,48 +205,6 @@ func (b *recovery) isCalled(p module.Place) {
 	for m := p.Module; m != ""; m = m[:max(strings.LastIndexByte(m, '.'), 0)] {
 		b.called[m] = true
 	}
-}
-
-// placeUnnamed places the nodes that say nothing of where they are from. The TorchScript exporter names
-// what a module's forward calls by the module, "/layer1/conv/Conv", but the nodes of some
-// decompositions by a number alone, "Range_3501": they are from the innermost module around both the
-// node before and the node after them.
-func (b *recovery) placeUnnamed() {
-	unknown := func(i int) bool {
-		return !strings.HasPrefix(b.nodes[i].Name, "/") && *b.places[i].Place == (module.Place{})
-	}
-	for i := 0; i < len(b.nodes); i++ {
-		if !unknown(i) {
-			continue
-		}
-		end := i
-		for end < len(b.nodes) && unknown(end) {
-			end++
-		}
-		var before, after string
-		if i > 0 {
-			before = b.places[i-1].Module
-		}
-		if end < len(b.nodes) {
-			after = b.places[end].Module
-		}
-		here := &located{Place: &module.Place{Module: commonModule(before, after)}}
-		for k := i; k < end; k++ {
-			b.places[k] = here
-		}
-		i = end
-	}
-}
-
-// commonModule returns the innermost module around both.
-func commonModule(a, b string) string {
-	for a != b && a != "" {
-		if strings.HasPrefix(b, a+".") {
-			return a
-		}
-		a = a[:max(strings.LastIndexByte(a, '.'), 0)]
-	}
-	return a
 }
 
 // dims returns the sizes of a value, data-dependent ones at their bound.
@@ -394,4 +353,46 @@ func (b *recovery) other(n *onnxload.Node, id onnxload.ValueID) onnxload.ValueID
 		return b.in(n, 1)
 	}
 	return b.in(n, 0)
+}
+
+// placeUnnamed places the nodes that say nothing of where they are from. The TorchScript exporter names
+// what a module's forward calls by the module, "/layer1/conv/Conv", but the nodes of some
+// decompositions by a number alone, "Range_3501": they are from the innermost module around both the
+// node before and the node after them.
+func (b *recovery) placeUnnamed() {
+	unknown := func(i int) bool {
+		return !strings.HasPrefix(b.nodes[i].Name, "/") && *b.places[i].Place == (module.Place{})
+	}
+	for i := 0; i < len(b.nodes); i++ {
+		if !unknown(i) {
+			continue
+		}
+		end := i
+		for end < len(b.nodes) && unknown(end) {
+			end++
+		}
+		var before, after string
+		if i > 0 {
+			before = b.places[i-1].Module
+		}
+		if end < len(b.nodes) {
+			after = b.places[end].Module
+		}
+		here := &located{Place: &module.Place{Module: commonModule(before, after)}}
+		for k := i; k < end; k++ {
+			b.places[k] = here
+		}
+		i = end
+	}
+}
+
+// commonModule returns the innermost module around both.
+func commonModule(a, b string) string {
+	for a != b && a != "" {
+		if strings.HasPrefix(b, a+".") {
+			return a
+		}
+		a = a[:max(strings.LastIndexByte(a, '.'), 0)]
+	}
+	return a
 }

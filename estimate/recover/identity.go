@@ -12,20 +12,9 @@ import (
 // isName reports whether a node only gives a value another name.
 func (b *recovery) isName(n *onnxload.Node) bool {
 	if n.Op == "Dropout" {
-		return b.dropout.idle[n]
+		return !b.src.Train && module.IsRestored(n)
 	}
-	return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 && !(b.src.Train && b.isDetached(n)) &&
-		!b.isClone(n)
-}
-
-// isClone reports whether a node is the program's own x.clone(), which torch.export's translation has as one of a name:
-// its line says so, and not what is copied in other ways, as contiguous() does and dropout where it drops nothing.
-func (b *recovery) isClone(n *onnxload.Node) bool {
-	if n.Stack <= 0 || n.Output(0) == onnxload.NoValue || !strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
-		return false
-	}
-	line := b.prog.Lines[n.Stack-1].Source
-	return strings.Contains(line, ".clone()") && !strings.Contains(line, "contiguous(") && b.elem(n.Input(0)).IsFloat()
+	return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 && !(b.src.Train && b.isDetached(n))
 }
 
 // isDetached reports whether a node is x.detach(), which torch.export's translation has as one of a name: then no
@@ -34,13 +23,9 @@ func (b *recovery) isDetached(n *onnxload.Node) bool {
 	return strings.HasSuffix(n.MetaValue("namespace"), ": aten.detach.default") && b.elem(n.Input(0)).IsFloat()
 }
 
-// emitIdentity is what an Identity does that is not only another name: x.detach() or x.clone().
+// emitIdentity is what an Identity does that is not only another name: x.detach().
 func emitIdentity(b *recovery, n *onnxload.Node) {
-	op := "detach"
-	if b.isClone(n) {
-		op = "clone"
-	}
-	b.call(op, program.Args{}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+	b.call("detach", program.Args{}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // optimized reports whether the graph may have gone through onnxscript's optimizer, which makes Constant nodes

@@ -81,19 +81,6 @@ func (b *recovery) ofSequential(n *onnxload.Node) bool {
 		(number == name || number == around[strings.LastIndexByte(around, '.')+1:])
 }
 
-// ofFunction reports whether what the current node reads is the result of a convolution's module that its own module
-// called: F.relu(self.conv(x)), which is not in place by default, where modules of activations are most often made
-// with inplace=True. After a batch norm both are common, F.relu(self.bn(x), inplace=True) in torchvision's Inception:
-// those stay in place.
-func (b *recovery) ofFunction(x onnxload.ValueID) bool {
-	conv, i := b.producer(x)
-	if conv == nil || conv.Op != "Conv" && conv.Op != "ConvTranspose" || b.isFolded(conv) || b.places[b.at].Cut {
-		return false
-	}
-	inner, outer := b.places[i].Module, b.places[b.at].Module
-	return inner != "" && (outer == "" || strings.HasPrefix(inner, outer+"."))
-}
-
 // inPlaceAfter reports whether a value that only these reads use comes from a convolution or a
 // normalisation of one.
 func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
@@ -115,4 +102,17 @@ func (b *recovery) lastIs(op string, v program.ValueID) bool {
 		}
 	}
 	return false
+}
+
+// ofFunction reports whether what the current node reads is the result of a convolution's module that its own module
+// called: F.relu(self.conv(x)), which is not in place by default, where modules of activations are most often made
+// with inplace=True. After a batch norm both are common, F.relu(self.bn(x), inplace=True) in torchvision's Inception:
+// those stay in place.
+func (b *recovery) ofFunction(x onnxload.ValueID) bool {
+	conv, i := b.producer(x)
+	if conv == nil || conv.Op != "Conv" && conv.Op != "ConvTranspose" || b.isFolded(conv) || b.places[b.at].Cut {
+		return false
+	}
+	inner, outer := b.places[i].Module, b.places[b.at].Module
+	return inner != "" && (outer == "" || strings.HasPrefix(inner, outer+"."))
 }

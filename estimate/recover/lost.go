@@ -63,12 +63,11 @@ func (b *recovery) noteExport() {
 func (b *recovery) noteDropout(say, lost func(format string, args ...any)) {
 	switch {
 	case !b.src.Train || b.forTraining():
-	case b.prog.Restored:
+	case b.restored() > 0:
 		lost("what dropout drops, and stochastic depth, if the model has any")
 		say("an export in evaluation mode left dropout as copies, which the optimiser dropped: of %d that are read from "+
-			"what nodes say of themselves %d are taken for dropout of nothing; no file says by what probability it drops "+
-			"(--assume dropout=no, --assume dropout-of-tokens=yes), nor whether the model has stochastic depth",
-			b.dropout.count, len(b.dropout.idle))
+			"what nodes say of themselves each is taken to drop something; no file says by what probability, nor whether the "+
+			"model has stochastic depth", b.restored())
 	default:
 		lost("dropout, if the model has any")
 		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of " +
@@ -79,6 +78,16 @@ func (b *recovery) noteDropout(say, lost func(format string, args ...any)) {
 		}
 		say("%s", text)
 	}
+}
+
+// restored counts the dropouts that module.Restore put back.
+func (b *recovery) restored() (n int) {
+	for _, node := range b.nodes {
+		if node.Op == "Dropout" && module.IsRestored(node) {
+			n++
+		}
+	}
+	return n
 }
 
 // mib is the size of a value in MiB, for a note: an approximation, so that it cannot overflow.

@@ -30,14 +30,10 @@ var mathNodes = []nodeRow{
 	{"ReduceProd", "data number?", 0, emitReduce("prod", "")},
 	{"ReduceL1", "data number?", 0, emitReduce("norm1", "")},
 	{"ReduceLogSumExp", "data number?", 0, emitReduce("logsumexp", "")},
-	{"ReduceSumSquare", "data number?", 0, squared},
-	{"ReduceLogSum", "data number?", 0, logOfSum},
 	{"Scatter", "data data data", 0, emitScatter},
 	{"Col2Im", "data data data", 0, spatialCall("col2im")},
 	{"RoiAlign", "data data data", 0, emitROIAlign},
-	{"LRN", "data", 0, emitLRN},
 	{"LpNormalization", "data", 0, alongAxis("normalize", -1)},
-	{"MeanVarianceNormalization", "data", 0, emitMeanVariance},
 }
 
 // chainCall emits an operator of two arguments for a node of any number of them, from the left.
@@ -68,30 +64,10 @@ func (b *recovery) chained(more int) {
 	}
 }
 
-// squared is x.pow(2).sum(dims).
-func squared(b *recovery, n *onnxload.Node) {
-	x := b.in(n, 0)
-	two := b.add(program.Value{Kind: program.Number, DType: program.Int64})
-	square := b.temp("pow", program.Args{}, b.elem(x), b.dims(x), b.value(x), two)
-	b.call("sum", b.reduction(n, b.axes(n)), []program.ValueID{square}, n.Output(0))
-}
-
-// logOfSum is x.sum(dims).log().
-func logOfSum(b *recovery, n *onnxload.Node) {
-	x, o := b.in(n, 0), n.Output(0)
-	sum := b.temp("sum", b.reduction(n, b.axes(n)), b.elem(o), b.dims(o), b.value(x))
-	b.call("log", program.Args{}, []program.ValueID{sum}, o)
-}
-
 func emitROIAlign(b *recovery, n *onnxload.Node) {
 	rois := b.in(n, 1)
 	in := []program.ValueID{b.value(b.in(n, 0)), b.device(b.value(rois), rois)}
 	b.call("roi_align", program.Args{Shape: b.dims(n.Output(0))}, in, n.Output(0))
-}
-
-func emitLRN(b *recovery, n *onnxload.Node) {
-	b.call("local_response_norm", program.Args{Kernel: []int64{attrInt(n, "size", 1)}}, []program.ValueID{b.value(b.in(n, 0))},
-		n.Output(0))
 }
 
 // alongAxis emits an operator over the dimension of the axis attribute.
@@ -100,24 +76,4 @@ func alongAxis(op string, def int64) func(*recovery, *onnxload.Node) {
 		a := b.axis(n, def, len(b.dims(n.Output(0))))
 		b.call(op, program.Args{Dims: []int{a}}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 	}
-}
-
-func emitMeanVariance(b *recovery, n *onnxload.Node) {
-	axes := attrInts(n, "axes")
-	if axes == nil {
-		axes = []int64{0, 2, 3}
-	}
-	rank := len(b.dims(n.Output(0)))
-	var dims []int
-	for _, a := range axes {
-		if a < 0 {
-			a += int64(rank)
-		}
-		if a < 0 || a >= int64(rank) {
-			b.fail("axis %d of node %q is outside a tensor of rank %d", a, n.Name, rank)
-			return
-		}
-		dims = append(dims, int(a))
-	}
-	b.call("mean_variance_norm", program.Args{Dims: dims}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }

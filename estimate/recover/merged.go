@@ -6,6 +6,9 @@ import (
 	"github.com/memestimate/memestimate/estimate/program"
 )
 
+// maxAgain is the most calls that are made again because an exporter merged them.
+const maxAgain = 1 << 12
+
 // unmergeModules gives modules back the calls that an exporter made one: TorchScript runs _jit_pass_cse, and onnxscript
 // eliminates common subexpressions likewise, where eager mode makes each call. A call of what
 // comes from outside its module, read in that module and in one beside it, is none that a module returns: each of them
@@ -25,7 +28,7 @@ func (b *recovery) unmergeModules() {
 			continue
 		}
 		others := besides(p, int32(x), made, readers.of(int32(v)))
-		if total += len(others); len(others) == 0 || total > maxUnrolled {
+		if total += len(others); len(others) == 0 || total > maxAgain {
 			continue
 		}
 		if b.at = int(c.Origin); !b.guess(mergedModules) {

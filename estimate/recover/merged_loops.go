@@ -30,7 +30,7 @@ func (b *recovery) unmergeLoops() {
 		v := calls[x].Out[0]
 		at := uses.of(int32(v))
 		chain, after, ok := mergedAt(p, int32(x), at, made, uses)
-		if !ok || total+len(chain)*len(at) > maxUnrolled || out[v] {
+		if !ok || total+len(chain)*len(at) > maxAgain || out[v] {
 			continue
 		}
 		if b.at = int(calls[x].Origin); !b.guess(mergedLoop) {

@@ -258,24 +258,6 @@ func TestFusedOperators(t *testing.T) {
 		{name: "SkipSimplifiedLayerNormalization", inits: inits,
 			nodes: []onnx.Node{ms("SkipSimplifiedLayerNormalization", "x skip.table ln.weight", "y")},
 			want:  []string{"add(x, skip.table)", "rms_norm(_, ln.weight)"}},
-		{name: "Attention", inits: inits, nodes: []onnx.Node{ms("Attention", "x qkv.weight qkv.bias", "y",
-			onnx.A("num_heads", 2))},
-			want: []string{"matmul(x, qkv.weight)", "add(_, qkv.bias)", "split(_)", "reshape(_)", "permute(_)", "reshape(_)",
-				"permute(_)", "reshape(_)", "permute(_)", "sdpa(_, _, _, -)", "permute(_)", "reshape(_)"}},
-		{name: "MultiHeadAttention", nodes: []onnx.Node{ms("MultiHeadAttention", "x x x", "y", onnx.A("num_heads", 2))},
-			want: []string{"reshape(x)", "permute(_)", "reshape(x)", "permute(_)", "reshape(x)", "permute(_)",
-				"sdpa(_, _, _, -)", "permute(_)", "reshape(_)"}},
-		{name: "FusedMatMul", inits: inits, nodes: []onnx.Node{ms("FusedMatMul", "x fc.weight", "y", onnx.A("transB", 1))},
-			want: []string{"permute(fc.weight)", "matmul(x, _)"}},
-		{name: "FusedMatMul of another batch", shape: []any{2, 3, 4, 5},
-			nodes: []onnx.Node{ms("FusedMatMul", "x x", "y", onnx.A("transBatchA", 1), onnx.A("transBatchB", 1),
-				onnx.A("transB", 1))},
-			want: []string{"permute(x)", "permute(x)", "matmul(_, _)"}},
-		{name: "FusedConv", inits: inits, nodes: []onnx.Node{ms("FusedConv", "x conv.weight", "y",
-			onnx.A("activation", "Relu"))}, want: []string{"conv(x, conv.weight, -)", "relu(y)"}},
-		{name: "MatMulNBits", inits: inits, nodes: []onnx.Node{ms("MatMulNBits", "x packed.buffer scales.buffer", "y",
-			onnx.A("K", 8), onnx.A("N", 5), onnx.A("bits", 4),
-			onnx.A("block_size", 32))}, want: []string{"fill()", "matmul(x, _)"}},
 	})
 	p := mustRecover(t, patternCase{inits: inits, nodes: []onnx.Node{ms("BiasGelu", "x fc.bias", "y")}}.graph())
 	if !strings.Contains(p.InferOnly, "BiasGelu") || len(p.Unknown) > 0 {
@@ -304,7 +286,7 @@ func TestGraphsForInference(t *testing.T) {
 	}
 }
 
-// Losses within the graph, and what is cut or padded to a size.
+// Losses within the graph.
 func TestRareOperators(t *testing.T) {
 	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 8), onnx.Val("labels", onnxload.Int64, 2)},
 		Inits: []onnx.Tensor{recovertest.Weights("fc.weight", 8, 8)}, Out: []onnx.Value{{Name: "y"}},
@@ -318,13 +300,6 @@ func TestRareOperators(t *testing.T) {
 	if p := mustRecover(t, g); len(p.Notes) == 0 || !strings.Contains(strings.Join(p.Notes, "\n"), "approximate") {
 		t.Errorf("notes %q", p.Notes)
 	}
-	sizes := []onnx.Tensor{onnx.Int64s("small", 2, 2, 4), onnx.Int64s("mixed", 2, 2, 10)}
-	runPatterns(t, []patternCase{
-		{name: "crop", inits: sizes, nodes: []onnx.Node{onnx.Op("CenterCropPad", "x small", "y")},
-			want: []string{"slice(x)"}},
-		{name: "crop and pad", inits: sizes, nodes: []onnx.Node{onnx.Op("CenterCropPad", "x mixed", "y")},
-			want: []string{"slice(x)", "constant_pad(_)"}},
-	})
 }
 
 // A convolution that pads one side more than the other follows an F.pad.

@@ -225,8 +225,6 @@ func (b *recovery) node(n *onnxload.Node, row *operator) {
 	switch {
 	case row == nil:
 		b.opaque(n)
-	case row.Has(module.RunsGraph):
-		b.loop(n)
 	case row.emit == nil || !row.results(n):
 		b.opaque(n)
 	default:
@@ -248,6 +246,11 @@ func (b *recovery) opaque(n *onnxload.Node) {
 			in = append(in, b.value(id))
 		}
 	}
+	for _, id := range b.captured(n) {
+		if b.isParameter(id) {
+			in = append(in, b.value(id))
+		}
+	}
 	var outs []onnxload.ValueID
 	for _, o := range n.Out {
 		if b.isTensor(o) && b.of[o] == program.NoValue && (b.sized(o) || b.isRead(o)) {
@@ -255,6 +258,42 @@ func (b *recovery) opaque(n *onnxload.Node) {
 		}
 	}
 	b.call("opaque", program.Args{}, in, outs...)
+}
+
+// captured returns the values that the graph of a loop reads, of whatever graph they are.
+func (b *recovery) captured(n *onnxload.Node) (ids []onnxload.ValueID) {
+	flow, ok := b.types.Flow(n)
+	if !ok || flow.Body == nil {
+		return nil
+	}
+	add := func(list []onnxload.ValueID) {
+		for _, id := range list {
+			if id = b.id(id); id != onnxload.NoValue {
+				ids = append(ids, id)
+			}
+		}
+	}
+	for i := range flow.Body.Nodes {
+		add(flow.Body.Nodes[i].In)
+	}
+	add(flow.Body.Outputs)
+	return ids
+}
+
+// sized reports whether a value is a tensor whose sizes are all known.
+func (b *recovery) sized(id onnxload.ValueID) bool {
+	id = b.id(id)
+	s := b.types.Type(id).Shape
+	if !b.isTensor(id) || !s.Ranked {
+		return false
+	}
+	for _, d := range s.Dims {
+		d = b.settled(d)
+		if _, known := d.Int(); !known {
+			return false
+		}
+	}
+	return true
 }
 
 // countUnknown counts the nodes that no rule places and whose results are read.
@@ -296,29 +335,7 @@ func (b *recovery) values(n *onnxload.Node) []program.ValueID {
 	for i := range n.In {
 		in[i] = b.value(b.in(n, i))
 	}
-	if len(in) == 2 && n.Version < 7 && attrInt(n, "broadcast", 0) != 0 {
-		in[1] = b.alongAxis(n, in[1])
-	}
 	return in
-}
-
-// alongAxis returns the second argument of an operator from before opset 7 as PyTorch wants it: its dimensions lie
-// along those of the first from axis on, PyTorch's along the last ones, so a view puts ones behind.
-func (b *recovery) alongAxis(n *onnxload.Node, v program.ValueID) program.ValueID {
-	id, axis := b.in(n, 1), attrInt(n, "axis", -1)
-	shape := b.dims(id)
-	if axis < 0 {
-		axis += int64(len(b.dims(b.in(n, 0))))
-	}
-	behind := int64(len(b.dims(b.in(n, 0)))-len(shape)) - axis
-	if n.Attr("axis") == nil || axis < 0 || len(shape) == 0 || behind <= 0 {
-		return v
-	}
-	shape = slices.Clone(shape)
-	for range behind {
-		shape = append(shape, 1)
-	}
-	return b.temp("reshape", program.Args{Shape: shape}, b.elem(id), shape, v)
 }
 
 func attrInts(n *onnxload.Node, name string) []int64 {

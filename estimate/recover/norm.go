@@ -150,7 +150,7 @@ func matchRMSNorm(b *recovery, i int) {
 	}
 	x := b.in(pow, 0)
 	r, inverse := b.inverseRoot(mean)
-	if r == onnxload.NoValue || b.matchFusedRMSNorm(i, pi, r, inverse) {
+	if r == onnxload.NoValue {
 		return
 	}
 	norm, ni := b.user(r, "Mul")

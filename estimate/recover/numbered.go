@@ -154,7 +154,7 @@ func (b *recovery) unmergeNumbered() {
 			}
 			if behind[at[k]] {
 				chain := n.chain(int32(x), at[k])
-				if total += len(chain); len(chain) > 0 && total <= maxUnrolled {
+				if total += len(chain); len(chain) > 0 && total <= maxAgain {
 					var again []program.Call
 					again, now = b.againFor(chain, p.Calls[at[k]].Scope)
 					copies[at[k]] = append(copies[at[k]], again...)

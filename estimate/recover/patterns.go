@@ -26,29 +26,16 @@ var patterns = []pattern{
 	{"SplitToSequence", matchSplitSequence},
 	{"SequenceInsert", matchTensorSplit},
 	{"Concat", matchRoll},
-	{"Concat", matchComplexMul},
-	{"Slice", matchChunk},
 	{"GatherND", matchIndex},
+	{"Slice", matchChunk},
 	{"Sub", matchPlaces},
 	{"ScatterND", matchUnpool},
-	{"DFT", matchFFT},
 	{"InstanceNormalization", matchGroupNorm},
-	{"MatMul", matchBilinear},
-	{"Sqrt", matchCdist},
-	{"Log", matchLogCumSumExp},
-	{"Log", matchLogSigmoid},
-	{"RandomUniformLike", matchExponential},
-	{"RandomNormalLike", matchNormal},
 	{"Softmax", matchSDPA},
 	{"Softmax", matchSoftmaxFloat},
 	{"Erf", matchGelu},
 	{"Tanh", matchTanhGelu},
-	{"Softplus", matchSoftplus},
 	{"Softplus", matchMish},
-	{"Sign", matchSoftshrink},
-	{"Where", matchActivation},
-	{"Clip", matchHardswish},
-	{"Max", matchClamp},
 	{"ReduceMean", matchLayerNorm},
 	{"ReduceMean", matchRMSNorm},
 	{"ReduceL2", matchWeightNorm},
@@ -58,7 +45,6 @@ var patterns = []pattern{
 	{"Sigmoid", matchGlu},
 	{"Div", matchVariance},
 	{"ReduceMean", matchPopulation},
-	{"MatMul", matchBaddbmm},
 	{"MatMul", matchLinear},
 	{"RandomUniformLike", matchNoise},
 	{"RandomUniform", matchNoise},
@@ -288,6 +274,40 @@ func (b *recovery) reciprocalOf(v onnxload.ValueID) (onnxload.ValueID, int) {
 	return onnxload.NoValue, -1
 }
 
+// vector returns a parameter that an export folded into [C, 1, 1], as the module keeps it, [C]. One that was merged
+// with a parameter of those dimensions, which other nodes read, stays as it is.
+func (b *recovery) vector(id onnxload.ValueID) program.ValueID {
+	v := b.value(id)
+	if v == program.NoValue || b.prog.Values[v].Kind != program.Parameter {
+		return v
+	}
+	shape := []int64{program.Numel(b.dims(id))}
+	read := func(u int32) bool {
+		return !b.done[u] && !b.facts[u].Has(module.View) && !b.facts[u].Has(module.Prepares)
+	}
+	if len(b.dims(id)) > 1 && slices.ContainsFunc(b.usesOf(b.id(id)), read) {
+		return b.temp("reshape", program.Args{Shape: shape}, b.elem(id), shape, v)
+	}
+	b.prog.Values[v].Shape = shape
+	return v
+}
+
+// parameterBehind returns the parameter that a value is a reshape of, or a cast to the type that it has.
+func (b *recovery) parameterBehind(id onnxload.ValueID) onnxload.ValueID {
+	for range 4 {
+		id = b.id(id)
+		if b.isParameter(id) {
+			return id
+		}
+		n, _ := b.producer(id)
+		if n == nil || n.Op != "Unsqueeze" && n.Op != "Reshape" && n.Op != "CastLike" {
+			break
+		}
+		id = b.in(n, 0)
+	}
+	return onnxload.NoValue
+}
+
 // matchChunk finds the slices that a split or chunk was exported to: they take one dimension apart without a
 // rest, and the last one ends at a number that was computed, where Python's x[a:] ends at the largest integer.
 func matchChunk(b *recovery, i int) {
@@ -330,38 +350,4 @@ func matchChunk(b *recovery, i int) {
 	for _, k := range members {
 		b.done[k] = true
 	}
-}
-
-// vector returns a parameter that an export folded into [C, 1, 1], as the module keeps it, [C]. One that was merged
-// with a parameter of those dimensions, which other nodes read, stays as it is.
-func (b *recovery) vector(id onnxload.ValueID) program.ValueID {
-	v := b.value(id)
-	if v == program.NoValue || b.prog.Values[v].Kind != program.Parameter {
-		return v
-	}
-	shape := []int64{program.Numel(b.dims(id))}
-	read := func(u int32) bool {
-		return !b.done[u] && !b.facts[u].Has(module.View) && !b.facts[u].Has(module.Prepares)
-	}
-	if len(b.dims(id)) > 1 && slices.ContainsFunc(b.usesOf(b.id(id)), read) {
-		return b.temp("reshape", program.Args{Shape: shape}, b.elem(id), shape, v)
-	}
-	b.prog.Values[v].Shape = shape
-	return v
-}
-
-// parameterBehind returns the parameter that a value is a reshape of, or a cast to the type that it has.
-func (b *recovery) parameterBehind(id onnxload.ValueID) onnxload.ValueID {
-	for range 4 {
-		id = b.id(id)
-		if b.isParameter(id) {
-			return id
-		}
-		n, _ := b.producer(id)
-		if n == nil || n.Op != "Unsqueeze" && n.Op != "Reshape" && n.Op != "CastLike" {
-			break
-		}
-		id = b.in(n, 0)
-	}
-	return onnxload.NoValue
 }

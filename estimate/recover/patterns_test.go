@@ -116,17 +116,9 @@ func TestActivationChains(t *testing.T) {
 			onnx.Op("Mul", "x t", "y")}, want: []string{"mish(x)"}},
 		{name: "no mish: sigmoid", nodes: []onnx.Node{onnx.Op("Softplus", "x", "p"), onnx.Op("Sigmoid", "p", "t"),
 			onnx.Op("Mul", "x t", "y")}, want: []string{"softplus(x)", "sigmoid(p)", "mul(x, t)"}},
-		{name: "hardswish", opset: 13, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
-			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "d"),
-			onnx.Op("Mul", "x d", "y")}, want: []string{"hardswish(x)"}},
-		{name: "hardswish, divided last", opset: 13, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
-			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Mul", "x c", "m"),
-			onnx.Op("Div", "m six", "y")}, want: []string{"hardswish(x)"}},
 		{name: "hardswish by hand", opset: 14, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
 			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Mul", "x c", "m"), onnx.Op("Div", "m six", "y")},
 			want: []string{"add(x, number)", "hardtanh(a)", "mul(x, c)", "div(m, number)"}},
-		{name: "hardsigmoid", opset: 13, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
-			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "y")}, want: []string{"hardsigmoid(x)"}},
 		{name: "relu6 of a sum", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x six", "a"),
 			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "y")}, want: []string{"add(x, number)", "hardtanh(a)",
 			"div(c, number)"}},
@@ -194,26 +186,6 @@ func TestLinearForms(t *testing.T) {
 	}
 }
 
-// A product of stacks of matrices that is scaled and added to is baddbmm.
-func TestBaddbmm(t *testing.T) {
-	inits := []onnx.Tensor{recovertest.F32s("alpha", 0.125), recovertest.F32s("beta", 1),
-		onnx.Zeros("bias", onnxload.Float32, 2, 1, 4), onnx.Zeros("wide", onnxload.Float32, 4)}
-	turn := onnx.Op("Transpose", "x", "t", onnx.A("perm", []int64{0, 2, 1}))
-	scaled := []onnx.Node{turn, onnx.Op("MatMul", "x t", "m"), onnx.Op("Mul", "m alpha", "s")}
-	with := func(rest ...onnx.Node) []onnx.Node { return append(slices.Clone(scaled), rest...) }
-	apart := []string{"permute(x)", "matmul(x, t)", "mul(m, number)"}
-	runPatterns(t, []patternCase{
-		{name: "with beta", inits: inits, nodes: with(onnx.Op("Mul", "bias beta", "b"), onnx.Op("Add", "s b", "y")),
-			want: []string{"permute(x)", "baddbmm(bias, x, t)"}},
-		{name: "named by torch.export", inits: inits, nodes: with(onnx.Op("Add", "s bias", "baddbmm_1"),
-			onnx.Op("Neg", "baddbmm_1", "y")), want: []string{"permute(x)", "baddbmm(bias, x, t)", "neg(baddbmm_1)"}},
-		{name: "a bias behind a scale", inits: inits, nodes: with(onnx.Op("Add", "s bias", "y")),
-			want: append(slices.Clone(apart), "add(s, bias)")},
-		{name: "a row", inits: inits, nodes: with(onnx.Op("Mul", "wide beta", "b"), onnx.Op("Add", "s b", "y")),
-			want: append(slices.Clone(apart), "mul(wide, number)", "add(s, b)")},
-	})
-}
-
 // Parts of a tensor: split and chunk where nothing is left over, slices where Python slices.
 func TestParts(t *testing.T) {
 	end := int64(math.MaxInt64)
@@ -247,24 +219,10 @@ func TestParts(t *testing.T) {
 				"a"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("Reshape", "a fives", "af"), onnx.Op("Reshape", "b threes", "bt"),
 			onnx.Op("Concat", "bt af", "y",
 				onnx.A("axis", 2))}, want: []string{"slice(x)", "slice(x)", "reshape(a)", "reshape(b)", "cat(bt, af)"}},
-		{name: "a list", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"), onnx.Op("SequenceConstruct", "x a", "s"),
-			onnx.Op("SequenceInsert", "s x i0", "l"), onnx.Op("ConcatFromSequence", "l", "y", onnx.A("axis", 1))},
-			want: []string{"relu(x)", "cat(x, x, a)"}},
 		{name: "a list stacked", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
 			onnx.Op("SequenceConstruct", "x a", "s"),
 			onnx.Op("ConcatFromSequence", "s", "y", onnx.A("axis", 0), onnx.A("new_axis", 1))},
 			want: []string{"relu(x)", "unsqueeze(x)", "unsqueeze(a)", "cat(_, _)"}},
-		{name: "one of a list", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
-			onnx.Op("SequenceConstruct", "x a", "s"), onnx.Op("SequenceAt", "s i1", "b"),
-			onnx.Op("Neg", "b", "y")}, want: []string{"relu(x)", "neg(a)"}},
-		{name: "hstack", inits: append(ints, onnx.Int64s("ones", 1)), nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
-			onnx.Op("SequenceConstruct", "x a", "s"), mapped("Identity", "each"), onnx.Op("SequenceAt", "m i0", "b"),
-			onnx.Op("SequenceAt", "m i1", "c"), onnx.Op("Concat", "c b", "y", onnx.A("axis", 1))},
-			want: []string{"relu(x)", "cat(a, x)"}},
-		{name: "a list of others", inits: append(ints, onnx.Int64s("ones", 1)), nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
-			onnx.Op("SequenceConstruct", "x a", "s"), mapped("Neg", "each"), onnx.Op("SequenceAt", "m i0", "b"),
-			onnx.Op("SequenceAt", "m i1", "c"), onnx.Op("Concat", "c b", "y", onnx.A("axis", 1))},
-			want: []string{"opaque(number)", "opaque(number)", "cat(c, b)"}},
 	})
 	p := mustRecover(t, patternCase{inits: ints, nodes: []onnx.Node{onnx.Op("SplitToSequence", "x size", "s",
 		onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i2", "c"), onnx.Op("SequenceAt", "s i0", "a"),
@@ -279,19 +237,6 @@ func TestParts(t *testing.T) {
 	if a := p.Calls[0].Args; !slices.Equal(a.Shape, []int64{1, 4, 3}) {
 		t.Errorf("split into %v where the node lists 1, 4 and 3", a.Shape)
 	}
-}
-
-// mapped is a node of torch.atleast_1d for each tensor of the list s: of one without dimensions it makes another, of
-// all others what this operator does.
-func mapped(op, of string) onnx.Node {
-	branch := func(n onnx.Node, out string) onnx.Graph {
-		return onnx.Graph{Nodes: []onnx.Node{n}, Out: []onnx.Value{{Name: out}}}
-	}
-	return onnx.Op("SequenceMap", "s", "m", onnx.A("body", onnx.Graph{In: []onnx.Value{{Name: "each"}},
-		Out: []onnx.Value{{Name: "put"}}, Nodes: []onnx.Node{onnx.Op("Shape", "each", "shape"),
-			onnx.Op("Size", "shape", "rank"), onnx.Op("Equal", "rank i0", "none"), onnx.Op("If", "none", "put",
-				onnx.A("then_branch", branch(onnx.Op("Reshape", "each ones", "line"), "line")),
-				onnx.A("else_branch", branch(onnx.Op(op, of, "other"), "other")))}}))
 }
 
 // What only names things or asks for shapes costs nothing.

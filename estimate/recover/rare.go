@@ -20,7 +20,6 @@ var rareNodes = []nodeRow{
 	{"LSTM", "data weight weight weight? data? data? data? weight?", module.LaterAlone, emitRNN("lstm")},
 	{"GRU", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("gru")},
 	{"RNN", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("rnn")},
-	{"SwiGLU", "data data", 0, emitSwiGLU},
 	{"ReverseSequence", "data data", 0, unaryCall("flip")},
 	{"BitCast", "data", 0, emitCast},
 	{"Shape", "shape", 0, emitFill}, // as results of the graph
@@ -28,10 +27,8 @@ var rareNodes = []nodeRow{
 	{"STFT", "data data data? data?", 0, emitGeneral},
 	{"DFT", "data data? data?", 0, emitGeneral},
 	{"MaxRoiPool", "data data", 0, emitGeneral},
-	{"CenterCropPad", "data number", 0, emitCropPad},
 	{"NegativeLogLikelihoodLoss", "data data data?", 0, emitNLL(false)},
 	{"SoftmaxCrossEntropyLoss", "data data data?", 0, emitNLL(true)},
-	{"RotaryEmbedding", "data data data data?", 0, emitRotary},
 	{"SimplifiedLayerNormalization", "data weight", 0, emitLayerNorm("rms_norm")},
 
 	{"Loop", "data? data? data*", module.RunsGraph, nil},
@@ -49,32 +46,6 @@ var rareNodes = []nodeRow{
 func emitDequantize(b *recovery, n *onnxload.Node) {
 	b.value(b.in(n, 0)) // quantized weights are on the GPU
 	emitFill(b, n)
-}
-
-// emitCropPad is slices where the result is smaller, and a pad where it is larger.
-func emitCropPad(b *recovery, n *onnxload.Node) {
-	in, out := b.dims(b.in(n, 0)), b.dims(n.Output(0))
-	if len(in) != len(out) {
-		b.opaque(n)
-		return
-	}
-	var args program.Args
-	cropped := slices.Clone(in)
-	for i := range in {
-		if out[i] < in[i] {
-			args.Dims, args.Shape = append(args.Dims, i), append(args.Shape, out[i])
-			cropped[i] = out[i]
-		}
-	}
-	if slices.Equal(cropped, out) {
-		b.call("slice", args, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
-		return
-	}
-	v := b.value(b.in(n, 0))
-	if len(args.Dims) > 0 {
-		v = b.temp("slice", args, b.elem(n.Output(0)), cropped, v)
-	}
-	b.call("constant_pad", program.Args{Shape: out}, []program.ValueID{v}, n.Output(0))
 }
 
 // emitNLL is nll_loss, of log_softmax for a cross entropy. One that is not reduced is a function of its own.
@@ -114,13 +85,6 @@ func (b *recovery) lossOfWords(n *onnxload.Node) bool {
 	}
 	_, call, ok := strings.Cut(b.prog.Lines[n.Stack-1].Source, "self.loss_function(")
 	return ok && strings.Contains(call, "vocab_size")
-}
-
-// emitSwiGLU is silu(a) * b.
-func emitSwiGLU(b *recovery, n *onnxload.Node) {
-	out, d := b.dims(n.Output(0)), b.elem(n.Output(0))
-	gate := b.temp("silu", program.Args{}, d, out, b.value(b.in(n, 0)))
-	b.call("mul", program.Args{}, []program.ValueID{gate, b.value(b.in(n, 1))}, n.Output(0))
 }
 
 // emitDeformConv is torchvision.ops.deform_conv2d, which has the mask before the bias.

@@ -44,7 +44,6 @@ func Recover(src Source) (p *program.Program, nodes []*onnxload.Node, err error)
 	if err := b.flatten(src.Model.Graph); err != nil {
 		return nil, nil, err
 	}
-	b.chooseDropout()
 	b.index()
 	b.findHost()
 	b.matchPatterns()
@@ -59,8 +58,6 @@ func Recover(src Source) (p *program.Program, nodes []*onnxload.Node, err error)
 		fastAttention(b.prog)
 	}
 	b.prog.DropDead()
-	fuseCells(b.prog)
-	foldUnrolled(b.prog, src.Train)
 	if !src.Train {
 		endAttention(b.prog)
 	}
@@ -97,22 +94,17 @@ type recovery struct {
 	at     int
 	err    error
 
-	unknown  map[int32]string                                // by node: the operator that has no row
-	said     map[string]bool                                 // operators that a note says are approximate
-	own      map[onnxload.ValueID]map[string]program.ValueID // folded convolutions' weights, by module
-	views    map[constantKey]program.ValueID                 // of what an exporter computed
-	assigned map[onnxload.ValueID]bool                       // new tensors, as a whole: see unshared
-	written  map[onnxload.ValueID]bool                       // what a ScatterND has written into
-	gone     map[string]program.ValueID                      // parameters that were folded, by name
-	lists    map[onnxload.ValueID][]onnxload.ValueID
-	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
-	listed   int                       // items of all lists
-	chains   int                       // see chained
+	unknown map[int32]string                                // by node: the operator that has no row
+	said    map[string]bool                                 // operators that a note says are approximate
+	own     map[onnxload.ValueID]map[string]program.ValueID // folded convolutions' weights, by module
+	lists   map[onnxload.ValueID][]onnxload.ValueID
+	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
+	listed  int                       // items of all lists
+	chains  int                       // see chained
 
-	pooled         map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
-	clones         bool                                // see findClones
-	dropout        dropouts                            // see chooseDropout
-	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
+	pooled map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
+	clones bool                                // see findClones
+	cloned map[onnxload.ValueID]bool           // results of transposes copied row by row
 
 	lostLines map[lostLine]int32 // see placeFolded
 
@@ -134,9 +126,8 @@ func newRecovery(src Source) *recovery {
 		of: make([]program.ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		args: map[string]*program.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
-		pooled: map[*onnxload.Node]onnxload.ValueID{}, assigned: map[onnxload.ValueID]bool{},
-		written: map[onnxload.ValueID]bool{},
-		views:   map[constantKey]program.ValueID{}, gone: map[string]program.ValueID{}, lostLines: map[lostLine]int32{},
+		pooled:    map[*onnxload.Node]onnxload.ValueID{},
+		lostLines: map[lostLine]int32{},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)

@@ -198,25 +198,6 @@ func TestAxesFromShapes(t *testing.T) {
 	}
 }
 
-// Before opset 7 an axis says along which dimensions of the first argument the second lies.
-func TestLegacyBroadcast(t *testing.T) {
-	p, err := recovertest.RecoveredAt(6, onnx.Graph{
-		In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
-		Inits: []onnx.Tensor{onnx.Zeros("bias", onnxload.Float32, 3), onnx.Zeros("row", onnxload.Float32, 8)},
-		Nodes: []onnx.Node{
-			onnx.Op("Add", "x bias", "a", onnx.A("broadcast", 1), onnx.A("axis", 1)), onnx.Op("Mul", "a row", "y",
-				onnx.A("broadcast", 1)),
-		},
-	}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantCalls(t, p, "reshape(bias)", "add(x, _)", "mul(a, row)")
-	if got := p.Values[p.Calls[0].Out[0]].Shape; !slices.Equal(got, []int64{3, 1, 1}) {
-		t.Errorf("the bias is seen as %v, want [3 1 1]", got)
-	}
-}
-
 // F.relu of what a module of the function's own made is no ReLU(inplace=True) module.
 func TestActivationsOfFunctions(t *testing.T) {
 	for _, tt := range []struct{ conv, relu, want string }{

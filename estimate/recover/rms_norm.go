@@ -7,39 +7,6 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// matchFusedRMSNorm finds torch.nn.functional.rms_norm, which torch.export takes apart as PyTorch itself does where no
-// fused kernel is (rms_norm_composite in aten/src/ATen/native/layer_norm.cpp). That adds eps by add.Scalar, where a
-// program's own + is add.Tensor. i is the mean of the squares, pi their power, r the inverse root, which inverse makes.
-func (b *recovery) matchFusedRMSNorm(i, pi int, r onnxload.ValueID, inverse []int) bool {
-	if !strings.HasSuffix(b.nodes[inverse[0]].MetaValue("namespace"), ": aten.add.Scalar") {
-		return false
-	}
-	x, rank := b.in(b.nodes[pi], 0), len(b.dims(b.in(b.nodes[pi], 0)))
-	norm, ni := b.user(r, "Mul")
-	if norm == nil || b.other(norm, r) != x {
-		return false
-	}
-	out, members := norm.Output(0), append([]int{i, pi, ni}, inverse...)
-	last := len(b.axes(b.nodes[i]))
-	if last == 0 || last > rank {
-		return false
-	}
-	shape := b.dims(x)[rank-last:]
-	in := []onnxload.ValueID{x}
-	if scale, si := b.user(out, "Mul"); scale != nil && b.in(scale, 0) == b.id(out) && b.isParameter(b.in(scale, 1)) &&
-		len(b.dims(b.in(scale, 1))) == last {
-		in, out, members = append(in, b.in(scale, 1)), scale.Output(0), append(members, si)
-	}
-	b.claim(func() {
-		values := make([]program.ValueID, len(in))
-		for k, v := range in {
-			values[k] = b.value(v)
-		}
-		b.call("rms_norm", program.Args{Shape: shape}, values, out)
-	}, members...)
-	return true
-}
-
 // castsProduct reports whether what a norm gives times its weight is cast as a whole, (self.weight * x).to(dtype) as
 // Olmo2RMSNorm and GptOssRMSNorm have it: by the cast that TorchScript keeps behind it, or the name that optimizers leave
 // of one.
