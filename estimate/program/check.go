@@ -68,14 +68,6 @@ func takesParts(g given) bool {
 	return len(g.args.Shape) == len(g.args.Dims) && g.inside(g.args.Dims...)
 }
 
-// transforms reports whether a real tensor has these dimensions to transform, transformsToReal whether a complex one
-// has.
-func transforms(g given) bool { return len(g.args.Dims) > 0 && worksOnDims(g) }
-func transformsToReal(g given) bool {
-	k := g.rank(0) - 1
-	return transforms(g) && g.shape(0)[k] == 2 && len(g.args.Shape) == k && !slices.Contains(g.args.Dims, k)
-}
-
 func turns(g given) bool   { return len(g.args.Dims) == g.rank(0) && worksOnDims(g) }
 func resizes(g given) bool { return g.rank(0) >= 1 && len(g.args.Shape) >= 1 }
 
@@ -101,31 +93,6 @@ func multipliesMatrices(g given) bool {
 
 func addsToProduct(g given) bool {
 	return g.rank(1) == 2 && g.rank(2) == 2 && g.shape(1)[1] == g.shape(2)[0] && g.rank(0) <= 2
-}
-
-func addsToProducts(g given) bool {
-	a, b := g.shape(1), g.shape(2)
-	return len(a) == 3 && len(b) == 3 && a[0] == b[0] && a[2] == b[1] && Broadcasts(g.shape(0), []int64{a[0], a[1], b[2]})
-}
-
-// multipliesPairs reports whether bilinear takes these: two inputs with the sizes that the weight has, [out, in1, in2].
-func multipliesPairs(g given) bool {
-	w, k := g.shape(1), g.rank(0)
-	return k >= 1 && g.rank(2) == k && len(w) == 3 && g.shape(0)[k-1] == w[1] && g.shape(2)[k-1] == w[2] &&
-		Numel(g.shape(0)[:k-1]) == Numel(g.shape(2)[:k-1]) &&
-		Numel(g.args.Shape) == Numel(g.shape(0)[:k-1])*w[0]
-}
-
-// measuresPairs reports whether cdist takes these: points of as many dimensions in batches that broadcast.
-func measuresPairs(g given) bool {
-	a, b := g.shape(0), g.shape(1)
-	m, n := len(a), len(b)
-	if m < 2 || n < 2 || a[m-1] != b[n-1] {
-		return false
-	}
-	batch := BroadcastShapes(a[:m-2], b[:n-2])
-	return Broadcasts(a[:m-2], batch) && Broadcasts(b[:n-2], batch) &&
-		Numel(g.args.Shape) == Numel(batch)*a[m-2]*b[n-2]
 }
 
 func convolves(g given) bool {
@@ -183,11 +150,6 @@ func recurs(g given) bool {
 		g.args.Layers > 0
 }
 
-// steps reports whether a recurrent module of one step takes these: two products and a state, of batches.
-func steps(g given) bool {
-	return g.all() && g.rank(0) == 2 && g.rank(1) == 2 && g.rank(2) == 2 && g.shape(1)[0] == g.shape(2)[0]
-}
-
 func attendsToItself(g given) bool {
 	return g.rank(0) == 3 && g.rank(1) == 2 && g.shape(1)[1] == g.shape(0)[2] && g.args.Groups > 0
 }
@@ -218,4 +180,13 @@ func attends(g given) bool {
 	}
 	mask := g.shape(3)
 	return len(mask) >= 1 && Broadcasts(mask, append(slices.Clone(q[:n-1]), k[n-2]))
+}
+
+// transforms reports whether a real tensor has these dimensions to transform, transformsToReal whether a complex one
+// has.
+func transforms(g given) bool { return len(g.args.Dims) > 0 && worksOnDims(g) }
+
+func transformsToReal(g given) bool {
+	k := g.rank(0) - 1
+	return transforms(g) && g.shape(0)[k] == 2 && len(g.args.Shape) == k && !slices.Contains(g.args.Dims, k)
 }

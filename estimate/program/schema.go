@@ -112,7 +112,6 @@ var operators = index([]Operator{
 	{"softmax", 1, 1, KeepsResult, nil},
 	{"softmax_float", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
-	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},
 	{"detach", 1, 1, Pointwise | Cuts, nil},
 	{"prelu", 2, 2, 0, func(g given) bool { return Broadcasts(g.shape(1), g.shape(0)) }},
@@ -122,14 +121,10 @@ var operators = index([]Operator{
 
 	{"linear", 2, 3, RowSum, multipliesRows},
 	{"matmul", 2, 2, Product | RowSum, multipliesMatrices},
-	{"matmul_float", 2, 2, Product | RowSum, multipliesMatrices},
 	{"einsum", 1, many, Product, given.all},
 	{"fft_r2c", 1, 1, 0, transforms},
 	{"fft_c2r", 1, 1, 0, transformsToReal},
 	{"addmm", 3, 3, SecondRowSum, addsToProduct},
-	{"baddbmm", 3, 3, SecondRowSum, addsToProducts},
-	{"bilinear", 3, 3, 0, multipliesPairs}, // x1, weight, x2
-	{"cdist", 2, 2, Product, measuresPairs},
 	{"weight_norm", 2, 2, 0, nil},
 	{"conv", 2, 3, WeightSum, convolves},
 	{"deform_conv", 3, 5, 0, deforms},
@@ -143,17 +138,13 @@ var operators = index([]Operator{
 	{"lstm", 1, many, TakesNumbers | Tuple, recurs},
 	{"gru", 1, many, TakesNumbers | Tuple, recurs},
 	{"rnn", 1, many, TakesNumbers | Tuple, recurs},
-	{"lstm_cell", 3, 5, 0, steps}, // products with the input and the state, the cell's state, two biases
-	{"gru_cell", 3, 5, 0, steps},
 
 	{"batch_norm", 1, 3, ChannelNorm, normalisesChannels},
 	{"instance_norm", 1, 3, ChannelNorm, normalisesChannels},
 	{"group_norm", 1, 3, ChannelNorm, normalisesGroups},
 	{"layer_norm", 1, 3, FeatureNorm, normalisesLast},
 	{"rms_norm", 1, 2, FeatureNorm, normalisesLast},
-	{"local_response_norm", 1, 1, 0, func(g given) bool { return g.rank(0) >= 2 }},
 	{"normalize", 1, 1, 0, worksOnDims},
-	{"mean_variance_norm", 1, 1, 0, worksOnDims},
 	{"nll_loss", 2, 2, 0, nil},
 
 	{"max_pool", 1, 1, Wrapper, resizes},
@@ -165,7 +156,6 @@ var operators = index([]Operator{
 	{"constant_pad", 1, 1, 0, resizes},
 	{"reflection_pad", 1, 1, 0, resizes},
 	{"pixel_shuffle", 1, 1, 0, resizes},
-	{"im2col", 1, 1, 0, resizes},
 	{"col2im", 1, 1, 0, resizes},
 	{"grid_sample", 2, 2, 0, resizes},
 	{"roi_align", 2, 2, 0, func(g given) bool { return resizes(g) && g.rank(1) >= 1 }},
@@ -186,10 +176,8 @@ var operators = index([]Operator{
 	{"embedding", 2, 2, Table, func(g given) bool { return g.rank(0) >= 1 }},
 	{"embedding_bag", 2, 2, Table, func(g given) bool { return g.rank(0) == 2 && len(g.args.Shape) == 2 }},
 	{"index", 2, 2, Picks, nil},
-	{"index_select", 2, 2, 0, nil},
 	{"gather", 2, 2, 0, nil},
 	{"scatter", 3, 3, 0, nil},
-	{"scatter_add", 3, 3, 0, nil},
 	{"assign", 2, 2, Writes, nil},
 
 	{"mean", 1, 1, 0, worksOnDims},
@@ -203,7 +191,6 @@ var operators = index([]Operator{
 	{"max_dim", 1, 1, 0, worksOnDims},
 	{"var", 1, 1, 0, worksOnDims},
 	{"std", 1, 1, 0, worksOnDims},
-	{"sort", 1, 1, 0, worksOnDim},
 })
 
 func index(rows []Operator) map[string]*Operator {

@@ -17,9 +17,3 @@ func emitScatterND(b *recovery, n *onnxload.Node) {
 	}
 	b.call("scatter", program.Args{}, in, n.Output(0))
 }
-
-// isNew reports whether a factory made a value.
-func (b *recovery) isNew(v program.ValueID) bool {
-	c := b.callOf(v)
-	return c != nil && program.Of(c.Op).Is(program.Factory)
-}

@@ -99,7 +99,6 @@ type recovery struct {
 	own     map[onnxload.ValueID]map[string]program.ValueID // folded convolutions' weights, by module
 	lists   map[onnxload.ValueID][]onnxload.ValueID
 	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
-	listed  int                       // items of all lists
 	chains  int                       // see chained
 
 	pooled map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does

@@ -59,7 +59,6 @@ var normCases = []singleCase{
 			return l.op("mul", w, l.do("to", program.Args{DType: bf16}, n))
 		}
 	}},
-	onPicture("norms", "lrn", func(l *lab, x *tensor) *tensor { return l.op("local_response_norm", x) }),
 	plainly("norms", "normalize", "normalize", program.Args{Dims: []int{1}}),
 }
 
@@ -109,9 +108,6 @@ func table(name string, f func(l *lab, w, ids *tensor) *tensor) singleCase {
 
 var indexCases = []singleCase{
 	table("embedding", func(l *lab, w, ids *tensor) *tensor { return l.op("embedding", w, ids) }),
-	table("index_select", func(l *lab, w, ids *tensor) *tensor {
-		return l.do("index_select", program.Args{Shape: rows}, w, l.do("reshape", program.Args{Shape: dims(4096)}, ids))
-	}),
 	table("gather idx", func(l *lab, w, ids *tensor) *tensor {
 		return l.op("gather", w, l.do("expand", program.Args{Shape: rows},
 			l.do("reshape", program.Args{Shape: dims(4096, 1)}, ids)))

@@ -1,7 +1,6 @@
 package torch
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
@@ -24,18 +23,5 @@ func TestConvOfOneChannelKeepsChannelsLast(t *testing.T) {
 	l.r.backwardFrom(y, g)
 	if got := l.since(from); len(got) == 0 || got[0] != 2*16*16*4 {
 		t.Errorf("events %d, wanted the gradient's copy first", got)
-	}
-}
-
-// F.unfold copies what does not lie row by row, between the tensor that it makes like its argument and its result
-// (cuda/Im2Col.cu).
-func TestUnfoldCopiesChannelsLast(t *testing.T) {
-	l := newLab()
-	x := l.times(l.lastLeaf(f32, 2, 32, 16, 16))
-	from := len(l.r.log.Timeline().Events)
-	l.all("im2col", program.Args{Shape: []int64{2, 32 * 9, 256}}, x)
-	const own = 2 * 32 * 16 * 16 * 4
-	if got := l.since(from); len(got) < 5 || !slices.Equal(got[:5], []int64{own, own, 9 * own, -own, -own}) {
-		t.Errorf("events %d, wanted a tensor like the argument, its copy, the result, and both given back", got)
 	}
 }

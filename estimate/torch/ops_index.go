@@ -9,8 +9,7 @@ import (
 var indexOps = []op{
 	{"embedding", castNone, runEmbedding},        // cuda/Embedding.cu
 	{"embedding_bag", castNone, runEmbeddingBag}, // cuda/EmbeddingBag.cu
-	{"index_select", castNone, runIndexSelect},
-	{"index", castNone, runIndex}, // x[:, idx]: indexing_backward sorts the places
+	{"index", castNone, runIndex},                // x[:, idx]: indexing_backward sorts the places
 	{"gather", castNone, runGather},
 	{"scatter", castNone, runScatter},
 	{"assign", castNone, runAssign},
@@ -70,19 +69,6 @@ func runEmbeddingBag(r *run, c *program.Call, in []*tensor) []*tensor {
 		})
 	}
 	r.releaseAll(beside)
-	return one(out)
-}
-
-// runIndexSelect is index_select(self, Args.Dim, index).
-func runIndexSelect(r *run, c *program.Call, in []*tensor) []*tensor {
-	x, idx := in[0], in[1]
-	out := r.empty(x.dtype, c.Args.Shape...)
-	if r.needsGrad(x) {
-		shape, dtype := x.shape, x.dtype
-		r.record("IndexSelect", one(out), one(x), one(idx), func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.empty(dtype, shape...))
-		})
-	}
 	return one(out)
 }
 

@@ -18,22 +18,17 @@ var mathOps = []op{
 	{"hardshrink", castNone, unary("Hardshrink", keepsInput, 1)},
 	{"threshold", castNone, unary("Threshold", keepsInput, 1)}, // threshold_backward(grad, self, threshold)
 	// log_sigmoid_backward(grad, self, buffer); no buffer on CUDA
-	{"log_sigmoid", castNone, unary("LogSigmoid", keepsInput, 1)},
 	// cumprod_backward without zeros: reversed_cumsum(output * grad) / input
 	{"cumprod", castFloat, unary("Cumprod", keepsInput, 4)},
-	{"remainder", castNone, runRemainder},                   // self: grad
-	{"bitwise", castNone, runBitwise},                       // integers: no gradient
-	{"logsumexp", castFloat, runLogSumExp},                  // logsumexp_backward
-	{"logcumsumexp", castNone, runLogCumSumExp},             // logcumsumexp_backward
-	{"prod", castResult, runProd},                           // prod_backward
-	{"norm1", castResult, runNorm1},                         // norm_backward with p = 1
-	{"scatter_add", castPromote, runScatterAdd},             // self: grad, src: grad.gather(dim, index)
-	{"roi_align", castFloat, runROIAlign},                   // torchvision/csrc/ops/autograd/roi_align_kernel.cpp
-	{"col2im", castNone, runIm2col},                         // F.fold: cuda/Col2Im.cu resizes as Im2Col.cu does
-	{"local_response_norm", castNone, runLocalResponseNorm}, // composed
-	{"normalize", castNone, runNormalize},                   // composed: self / norm.clamp_min(eps).expand_as(self)
+	{"remainder", castNone, runRemainder},  // self: grad
+	{"bitwise", castNone, runBitwise},      // integers: no gradient
+	{"logsumexp", castFloat, runLogSumExp}, // logsumexp_backward
+	{"prod", castResult, runProd},          // prod_backward
+	{"norm1", castResult, runNorm1},        // norm_backward with p = 1
+	{"roi_align", castFloat, runROIAlign},  // torchvision/csrc/ops/autograd/roi_align_kernel.cpp
+	{"col2im", castNone, runIm2col},        // F.fold: cuda/Col2Im.cu resizes as Im2Col.cu does
+	{"normalize", castNone, runNormalize},  // composed: self / norm.clamp_min(eps).expand_as(self)
 	{"nll_loss", castNone, func(r *run, c *program.Call, in []*tensor) []*tensor { return one(r.nll(in[0], in[1])) }},
-	{"mean_variance_norm", castNone, runMeanVarianceNormalization}, // composed
 }
 
 // runRemainder is remainder of floats or integers.
@@ -80,55 +75,6 @@ func runLogSumExp(r *run, c *program.Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-// runLogCumSumExp is logcumsumexp along a dimension, of what lies row by row
-// (aten/src/ATen/native/cuda/ScanKernels.cpp). Backward scans the logarithms of the gradient's positive and of its
-// negative parts from the end (torch/csrc/autograd/FunctionsManual.cpp logcumsumexp_backward): three tensors of its
-// size live throughout.
-func runLogCumSumExp(r *run, c *program.Call, in []*tensor) []*tensor {
-	x := in[0]
-	out := r.empty(x.dtype, x.shape...)
-	if !x.isContiguous() {
-		r.release(r.empty(x.dtype, x.shape...))
-	}
-	if !r.needsGrad(x) {
-		return one(out)
-	}
-	xc := *x
-	r.record("Logcumsumexp", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
-		grad := g[0]
-		logs := r.chain(2, grad) // grad.abs().log()
-		part := func() *tensor { // where(grad > 0, logs, lowest)
-			mask := r.pointwise(program.Bool, grad)
-			lowest := r.empty(grad.dtype)
-			t := r.pointwise(logs.dtype, mask, logs)
-			r.release(lowest)
-			r.release(mask)
-			return t
-		}
-		positive, negative := part(), part()
-		scanned := func(t *tensor) *tensor { // ((t - result).flip().logcumsumexp().flip() + self).exp()
-			less := r.pointwise(t.dtype, t)
-			flipped := r.pointwise(t.dtype, less)
-			scan := r.empty(t.dtype, t.shape...)
-			back := r.pointwise(t.dtype, scan)
-			r.release(scan)
-			r.release(flipped)
-			sum := r.pointwise(t.dtype, back, &xc)
-			exp := r.pointwise(t.dtype, sum)
-			r.release(sum)
-			r.release(back)
-			r.release(less)
-			return exp
-		}
-		plus := scanned(positive)
-		minus := scanned(negative)
-		t := r.pointwise(plus.dtype, plus, minus)
-		r.releaseAll([]*tensor{minus, plus, negative, positive, logs})
-		return one(t)
-	})
-	return one(out)
-}
-
 // runProd is prod: where no element is 0, the gradient is grad * result / self. Looking for zeros takes a mask, and
 // counting those along a dimension a tensor of their numbers (torch/csrc/autograd/FunctionsManual.cpp prod_backward).
 func runProd(r *run, c *program.Call, in []*tensor) []*tensor {
@@ -164,24 +110,6 @@ func runNorm1(r *run, c *program.Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-// runScatterAdd is scatter_add(self, Args.Dim, index, src).
-func runScatterAdd(r *run, c *program.Call, in []*tensor) []*tensor {
-	x, idx, src := in[0], in[1], in[2]
-	out := r.empty(x.dtype, x.shape...)
-	if r.needsGrad(x, src) {
-		at := idx.shape
-		r.record("ScatterAdd", one(out), in[:3], one(idx), func(r *run, n *node, g []*tensor) []*tensor {
-			return n.each(func(i int) *tensor {
-				if i == 0 {
-					return g[0].retain()
-				}
-				return r.empty(g[0].dtype, at...)
-			})
-		})
-	}
-	return one(out)
-}
-
 // runROIAlign is torchvision.ops.roi_align(input, rois): the regions are saved, and the gradient is as large as
 // the input.
 func runROIAlign(r *run, c *program.Call, in []*tensor) []*tensor {
@@ -204,20 +132,6 @@ func runNormalize(r *run, c *program.Call, in []*tensor) []*tensor {
 	wide := r.expand(least, x.shape)
 	out := runDiv(r, program.PlainCall, []*tensor{x, wide})
 	for _, t := range []*tensor{wide, least, norm} {
-		r.release(t)
-	}
-	return out
-}
-
-// runMeanVarianceNormalization is (x - mean) / (std + eps) over Args.Dims.
-func runMeanVarianceNormalization(r *run, c *program.Call, in []*tensor) []*tensor {
-	x := in[0]
-	mean := r.mean(x, c.Args.Dims, true)
-	deviation := runSub(r, program.PlainCall, []*tensor{x, mean})[0]
-	std := runVar("Std")(r, &program.Call{Args: &program.Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
-	sum := runAdd(r, program.PlainCall, []*tensor{std, scalar(x.dtype)})[0]
-	out := runDiv(r, program.PlainCall, []*tensor{deviation, sum})
-	for _, t := range []*tensor{sum, std, deviation, mean} {
 		r.release(t)
 	}
 	return out

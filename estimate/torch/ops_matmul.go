@@ -10,11 +10,9 @@ import (
 
 // matmulOps are the matrix products.
 var matmulOps = []op{
-	{"linear", castLower, runLinear},      // aten/src/ATen/native/Linear.cpp
-	{"matmul", castLower, runMatmul},      // aten/src/ATen/native/LinearAlgebra.cpp
-	{"matmul_float", castNone, runMatmul}, // of float32, where autocast is off
+	{"linear", castLower, runLinear}, // aten/src/ATen/native/Linear.cpp
+	{"matmul", castLower, runMatmul}, // aten/src/ATen/native/LinearAlgebra.cpp
 	{"addmm", castLower, runAddmm},
-	{"baddbmm", castLower, runBaddbmm},
 }
 
 // useBLAS takes the workspaces that a matrix product's thread keeps for good once it has
@@ -322,44 +320,4 @@ func bmmBackward(r *run, n *node, g []*tensor) []*tensor {
 		outs[0] = r.product(g[0], b, a.shape, false)
 	}
 	return outs
-}
-
-// runBaddbmm is baddbmm(input, batch1, batch2, beta, alpha) with alpha in Args.P: the input is copied into the result,
-// which the product is then added to. The gradients of the batches are multiplied by alpha, unless that is one.
-func runBaddbmm(r *run, c *program.Call, in []*tensor) []*tensor {
-	input, a, b := in[0], in[1], in[2]
-	out := r.product(a, b, []int64{a.shape[0], a.shape[1], b.shape[2]}, false)
-	if !r.needsGrad(in...) {
-		return one(out)
-	}
-	saved := make([]*tensor, 0, 2)
-	if b.requiresGrad {
-		saved = append(saved, a)
-	}
-	if a.requiresGrad {
-		saved = append(saved, b)
-	}
-	ac, bc, alpha := *a, *b, c.Args.P
-	scaled := func(t *tensor) *tensor {
-		if alpha == 1 {
-			return t
-		}
-		m := r.emptyLike(t, t.dtype)
-		r.release(t)
-		return m
-	}
-	r.record("Baddbmm", one(out), []*tensor{input, a, b}, saved, func(r *run, n *node, g []*tensor) []*tensor {
-		outs := make([]*tensor, 3) // batch1, batch2, self
-		if n.wants(1) {
-			outs[1] = scaled(r.product(g[0], &bc, ac.shape, false))
-		}
-		if n.wants(2) {
-			outs[2] = scaled(r.product(&ac, g[0], bc.shape, false))
-		}
-		if n.wants(0) {
-			outs[0] = g[0].retain()
-		}
-		return outs
-	})
-	return one(out)
 }

@@ -215,44 +215,6 @@ func runGroupNorm(r *run, c *program.Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-// runLocalResponseNorm is F.local_response_norm over Args.Kernel[0] channels, composed:
-// input / (alpha * the mean of the neighbours' squares + k) ** beta.
-func runLocalResponseNorm(r *run, c *program.Call, in []*tensor) []*tensor {
-	x := in[0]
-	n, ch := x.shape[0], x.shape[1]
-	rest := program.Numel(x.shape[2:])
-	size := int64(5)
-	if len(c.Args.Kernel) > 0 {
-		size = c.Args.Kernel[0]
-	}
-	square := runMul(r, program.PlainCall, []*tensor{x, x})[0]
-	volume := r.reshape(square, []int64{n, 1, ch, rest, 1})
-	r.release(square)
-	padded := resampling("ConstantPadNd", keepsNothing)(r,
-		&program.Call{Args: &program.Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
-	r.release(volume)
-	mean := resampling("AvgPool3D", keepsInput)(r, &program.Call{Args: &program.Args{Shape: []int64{n, 1, ch, rest, 1}}},
-		one(padded))[0]
-	r.release(padded)
-	div := r.reshape(mean, x.shape)
-	r.release(mean)
-	scaled := runMul(r, program.PlainCall, []*tensor{div, scalar(x.dtype)})[0]
-	sum := runAdd(r, program.PlainCall, []*tensor{scaled, scalar(x.dtype)})[0]
-	r.release(scaled)
-	wide := sum.retain() // pow is one of those that autocast runs in float32
-	if r.amp != nil {
-		r.release(wide)
-		wide = r.to(sum, program.Float32)
-	}
-	power := runPow(r, program.PlainCall, []*tensor{wide, scalar(x.dtype)})[0]
-	r.release(wide)
-	r.release(div)
-	r.release(sum)
-	out := runDiv(r, program.PlainCall, []*tensor{x, power})
-	r.release(power)
-	return out
-}
-
 func (r *run) compositeRMSNorm(x, w *tensor, dims int) *tensor {
 	var last []int
 	for i := len(x.shape) - dims; i < len(x.shape); i++ {

@@ -16,7 +16,6 @@ var poolOps = []op{
 	{"constant_pad", castNone, resampling("ConstantPadNd", keepsNothing)},
 	{"reflection_pad", castNone, resampling("ReflectionPad", keepsInput)},
 	{"pixel_shuffle", castNone, resampling("PixelShuffle", keepsNothing)},
-	{"im2col", castNone, runIm2col}, // cuda/Im2Col.cu
 	{"grid_sample", castPromote, runGridSample},
 }
 

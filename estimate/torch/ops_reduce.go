@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
 // reduceOps are the reductions over Args.Dims, all dimensions where there are none.
@@ -19,7 +18,6 @@ var reduceOps = []op{
 	{"argmax", castNone, runArgmax},
 	{"cumsum", castResult, runCumsum},
 	{"topk", castNone, runTopK},
-	{"sort", castNone, runSort},
 	{"var", castNone, runVar("Var")},
 	{"std", castNone, runVar("Std")},
 }
@@ -180,16 +178,6 @@ func runTopK(r *run, c *program.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out, places := r.empty(x.dtype, c.Args.Shape...), r.empty(program.Int64, c.Args.Shape...)
 	r.scatterGrad("Topk", out, places, x)
-	return []*tensor{out, places}
-}
-
-// runSort is sort over Args.Dim: sorted values and their int64 places, filled in from an
-// arange of the dimension (fillSliceWithIndex in cuda/Sort.cpp).
-func runSort(r *run, c *program.Call, in []*tensor) []*tensor {
-	x := in[0]
-	out, places := r.emptyLike(x, x.dtype), r.emptyLike(x, program.Int64)
-	r.play(kernels.Sort(x.shape[c.Args.Dim]), nil)
-	r.scatterGrad("Sort", out, places, x)
 	return []*tensor{out, places}
 }
 
