@@ -96,7 +96,11 @@ const (
 	plainKernel              // takes nothing beside its results
 	takingKernel
 	reducingKernel // allReduce
+	timingKernel   // coldCache
 )
+
+// coldCache makes the buffer that Inductor writes between the runs of what it times, so that the cache is cold.
+const coldCache = "inductor::cold_cache"
 
 // allReduce is what DDP reduces its buckets by, in its backward pass.
 const allReduce = "c10d::allreduce_"
@@ -150,8 +154,11 @@ func (r *Recording) timeline(d gpu.Device, atMost kernels.Doubts) *Run {
 		case known:
 			p.takes[i] = plainKernel
 		}
-		if op.Name == allReduce {
+		switch op.Name {
+		case allReduce:
 			p.takes[i] = reducingKernel
+		case coldCache:
+			p.takes[i] = timingKernel
 		}
 	}
 	for i := range r.Events {

@@ -38,6 +38,13 @@ func (p *player) played(at int) int {
 		}
 	case reducingKernel:
 		p.reduced(c)
+	case timingKernel: // belongs to no layer
+		p.layer = timeline.NoLayer
+		for i := range p.born {
+			b := &p.born[i]
+			p.blocks[b.storage], p.users[b.storage] = p.request(b.bytes, timeline.Workspace, 0), 1
+		}
+		return last
 	case takingKernel:
 		p.kernel(c, p.inPlace(c, last))
 		return last

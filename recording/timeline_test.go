@@ -204,3 +204,17 @@ func TestInputsOfTheFirstStep(t *testing.T) {
 		t.Errorf("inputs %v, labels %v", s.Inputs, s.Labels)
 	}
 }
+
+// The buffer that Inductor writes between the runs of what it times is no activation of the layer whose kernel that is.
+func TestColdCache(t *testing.T) {
+	r := run(t, `["op","inductor::cold_cache","default"]`, `["meta","int32",[16],[1],0]`, `["module",-1,"fc","Linear"]`,
+		`["phase","forward"]`, `["phase","backward"]`, `["phase","forward"]`, `["call",0,[],["0:0"],-1,0]`, `["alloc",0,64]`)
+	for _, e := range r.Log.Timeline().Events {
+		if e.Kind == timeline.Alloc && (e.Category != timeline.Workspace || e.Layer != timeline.NoLayer) {
+			t.Errorf("%v of layer %d, want a workspace of none", e.Category, e.Layer)
+		}
+	}
+	if len(r.Unknown) != 0 {
+		t.Errorf("unknown operators %v", r.Unknown)
+	}
+}
