@@ -41,10 +41,17 @@ def test_what_the_program_asks_of_the_allocator_is_the_answers(program: Path, tm
     with memestimate.record(path):
         model = nn.Linear(1024, 1024, device="cuda")
         model(torch.ones(1 << 14, 1024, device="cuda")).sum().backward()
-        reserved = torch.cuda.max_memory_reserved()
+        reserved, allocated = torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
+        free, total = torch.cuda.mem_get_info()
+        torch.cuda.reset_peak_memory_stats()
+        torch.ones(1024, device="cuda")
+        assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated() + 4096
         assert "reserved" in torch.cuda.memory_summary().lower()
         torch.cuda.memory._dump_snapshot(str(tmp_path / "snapshot.pickle"))
-    assert answers.ask([str(path)])["peak"]["reserved_bytes"] == reserved
+    answer = answers.ask([str(path)])
+    assert answer["peak"]["reserved_bytes"] == reserved
+    assert answer["peak"]["allocated_bytes"] == allocated
+    assert total - free == reserved + answer["context_bytes"]
     assert reserved % (2 << 20) == 0
     snapshot = pickle.loads((tmp_path / "snapshot.pickle").read_bytes())
     assert sum(segment["total_size"] for segment in snapshot["segments"]) == reserved

@@ -123,7 +123,7 @@ def test_ddp_of_a_static_graph(rec: memestimate.Recorder, tmp_path: Path, reentr
         ends.append(rec.storages.allocated)
         optimizer.step()
         optimizer.zero_grad()
-        peaks.append(torch.cuda.max_memory_allocated())
+        peaks.append(rec.storages.levels[0].peak)
         del x
     weights = 4 * WIDTH * WIDTH * 4
 

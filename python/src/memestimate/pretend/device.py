@@ -13,7 +13,7 @@ import torch
 from torch._subclasses import fake_tensor
 from torch.utils._device import _device_constructors
 
-from ..core.gpus import CONTEXT, L2
+from ..core.gpus import L2
 from ..core.pinned import Pinned
 from ..core.session import Session
 from ..core.storages import Level
@@ -145,7 +145,8 @@ class Device:
             return storages.levels[self.index_of(device)]
 
         def info(device: Any = None) -> tuple[int, int]:
-            return total - CONTEXT - level(device).allocated, total
+            used = self._session.part(Replay).used(self.index_of(device))
+            return max(total - used, 0), total
 
         def reset_peak(device: Any = None) -> None:
             found = level(device)
@@ -156,13 +157,16 @@ class Device:
             found: dict[str, int] = defaultdict(int, dict.fromkeys(_COUNTS, 0))
             for kind in ("allocated", "reserved", "active", "requested"):
                 found[f"{kind}_bytes.all.current"] = level(device).allocated
-                found[f"{kind}_bytes.all.peak"] = level(device).peak
+                found[f"{kind}_bytes.all.peak"] = peak(device)
             for when in ("current", "peak"):
                 found[f"reserved_bytes.all.{when}"] = reserved(device)
             return found
 
         def reserved(device: Any = None) -> int:
             return self._session.part(Replay).reserved(self.index_of(device))
+
+        def peak(device: Any = None) -> int:
+            return self._session.part(Replay).allocated(self.index_of(device))
 
         def dump(filename: Any = "dump_snapshot.pickle", *_: Any, **__: Any) -> None:
             if not self._session.part(Replay).snapshot(os.fspath(filename)):
@@ -176,7 +180,7 @@ class Device:
 
         return {
             "memory_allocated": lambda device=None: level(device).allocated,
-            "max_memory_allocated": lambda device=None: level(device).peak,
+            "max_memory_allocated": peak,
             "memory_reserved": reserved,
             "max_memory_reserved": reserved,
             "memory_cached": reserved,

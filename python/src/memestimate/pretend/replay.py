@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.gpus import CONTEXT
 from ..core.session import Session
 
 Ask = Callable[[Sequence[str]], dict[str, Any]]  # raises RuntimeError or OSError where there is no answer
@@ -29,14 +30,37 @@ class Replay:
 
     def reserved(self, gpu: int = 0) -> int:
         """The most that was reserved so far; what tensors took where the program that knows is not installed."""
+        return max(self._figure("reserved_bytes", gpu), self._session.storages.levels[gpu].highest)
+
+    def allocated(self, gpu: int = 0) -> int:
+        """The most that was allocated since the program last began to count anew, as far as that is known.
+
+        What kernels take is known of the whole run's peak: where tensors take less than then, it is without.
+        """
+        level = self._session.storages.levels[gpu]
+        return level.peak if level.peak < level.highest else max(self._figure("allocated_bytes", gpu), level.peak)
+
+    def used(self, gpu: int = 0) -> int:
+        """What the device has no more of: what is reserved now, and the context."""
+        found = self._now() or {}
+        held = self._session.storages.levels[gpu].allocated
+        if self._session.gpus == 1:
+            reserved = int(found.get("stats", {}).get("reserved_bytes.all.current", 0))
+        else:
+            reserved = self._figure("reserved_bytes", gpu)
+        return max(reserved, held) + int(found.get("context_bytes", CONTEXT))
+
+    def _figure(self, name: str, gpu: int) -> int:
+        """A figure of the peak so far; 0 where it is not known."""
+        found = self._now()
+        return 0 if found is None else int((found["gpus"][gpu] if "gpus" in found else found["peak"])[name])
+
+    def _now(self) -> dict[str, Any] | None:
+        """What the program says of the run so far, or last said."""
         at = self._session.calls
-        if at != self._at:
-            self._at, self._last = at, self.answer() or self._last
-        highest = self._session.storages.levels[gpu].highest
-        if self._last is None:
-            return highest
-        found = self._last["gpus"][gpu] if "gpus" in self._last else self._last["peak"]
-        return max(int(found["reserved_bytes"]), highest)
+        if at not in (0, self._at):
+            self._at, self._last = at, self.answer("--stats") or self._last
+        return self._last
 
     def snapshot(self, path: str) -> bool:
         """Write the snapshot that PyTorch would dump; whether it was written."""
