@@ -21,42 +21,12 @@ const (
 	searchShare   = 0.034 // above at most, of what a run varies by in which cuDNN searches for its fastest engines
 )
 
-// A kind of doubt is why a recorded run may take more than predicted.
-type doubtKind string
-
-const (
-	noDoubt       doubtKind = "none"
-	addressDoubt  doubtKind = "addresses"
-	engineDoubted doubtKind = "convolutions"
-	guessDoubt    doubtKind = "guesses"
-	valueDoubt    doubtKind = "values"
+// Margins of a recorded run above what its doubts come to, as shares of what it varies by: of one whose values are
+// known, and of one that hangs on values, of which nobody tried all. TestMargins computes them.
+var (
+	recordedMargin = margin{likely: 0.002, safe: 0.021}
+	valuesMargin   = margin{likely: 0.072, safe: 0.072}
 )
-
-// recordedMargins are what Likely and Safe leave above a recorded run's own doubts, as shares of what it varies by:
-// TestMargins computes them.
-var recordedMargins = map[doubtKind]margin{
-	noDoubt:       {0.005, 0.02},
-	addressDoubt:  {0.005, 0.02},
-	engineDoubted: {0.005, 0.02},
-	guessDoubt:    {0.005, 0.02},
-	valueDoubt:    {0.02, 0.072},
-}
-
-// kind is the kind of a recorded run's largest doubt.
-func (d *doubts) kind(reserved int64, v *Dependence) doubtKind {
-	engine, address, guess := d.engine(reserved, safeChance), d.addresses, d.guesses
-	switch most := max(engine, address, guess); {
-	case v != nil && (v.More > 0 || v.Unweighed > 0):
-		return valueDoubt
-	case most == reserved:
-		return noDoubt
-	case guess == most:
-		return guessDoubt
-	case engine == most:
-		return engineDoubted
-	}
-	return addressDoubt
-}
 
 // confideRecorded sets what a recorded run takes with some confidence: what its doubts come to, a convolution's other
 // engine by how likely it is, and a margin for what is wrong and not in doubt. At most has room for the unlikely ones.
@@ -69,7 +39,10 @@ func (s *Simulation) confideRecorded(rec *recording.Recording) {
 	if depends != nil {
 		values = depends.More
 	}
-	m := recordedMargins[d.kind(p.Reserved, depends)]
+	m := recordedMargin
+	if depends != nil && !depends.Bound {
+		m = valuesMargin
+	}
 	varies := float64(varying(p.Reserved, s.held[timeline.Parameter]+s.held[timeline.OptimizerState]+s.gradients))
 	with := func(chance, share float64) int64 {
 		return outside + max(d.addresses, d.engine(p.Reserved, chance)) + max(d.guesses-p.Reserved, 0) + values +

@@ -1,6 +1,6 @@
 """Record every measured case, without a GPU, for `go test ./estimate -run RecordedAccuracy -v -recordings OUT`.
 
-usage: record_zoo.py CASES.json OUT [--only MODEL,MODEL] [--seconds N] [--world N] [--figures]
+usage: record_zoo.py CASES.json OUT [--zoo FILE.py] [--only MODEL,MODEL] [--seconds N] [--world N] [--figures]
 
 CASES.json is a file of measurements, compressed or not. What is in OUT already is not recorded again, so that a run
 that was stopped goes on where it was. Inference, which is short, comes first; then every model once before one comes
@@ -17,6 +17,7 @@ import gzip
 import json
 import os
 import re
+import runpy
 import sys
 import time
 import traceback
@@ -265,6 +266,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--zoo", type=Path, help="a file that has the models in place of zoo.py")
     parser.add_argument("--only", default="", help="names of models")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no recording after so long")
     parser.add_argument("--world", type=int, default=1, help="how many GPUs the cases ran on")
@@ -273,6 +275,9 @@ def main() -> int:
     if asked.figures:
         write_figures(asked.cases, asked.out)
         return 0
+    if asked.zoo:
+        ZOO.clear()
+        ZOO.update(runpy.run_path(str(asked.zoo))["ZOO"])
     asked.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     end, failed = time.monotonic() + asked.seconds, 0
