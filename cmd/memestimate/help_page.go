@@ -175,7 +175,7 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 		add := func(f *pflag.Flag) {
 			switch {
 			case f.Hidden || f.Name == "help" || f.Name == "version":
-			case all:
+			case all || cmd.Annotations[recordsFirst] != "": // whose flags of these names have other defaults
 				fs.AddFlag(f)
 			case addFirst(fs, f):
 			case group == nil || !isMain(cmd) && !ofARun()[f.Name]:

@@ -93,6 +93,9 @@ type tuner struct {
 	way     tuning
 	noCache bool
 	noWays  bool
+
+	gpus     int    // what is refused: more than one
+	parallel string // or how they would train
 }
 
 // tuneCommand is memestimate for a model of the Hugging Face Hub, or its configuration.
@@ -108,12 +111,15 @@ a table of well-known models, or from the Hub.
 
 Without --lora or --qlora all parameters are trained. Below the answer other ways to train the model are listed, each
 recorded as well; --no-ways leaves them out. Answers are kept in ~/.cache/memestimate.`,
-		Example: `  memestimate meta-llama/Llama-3.1-8B --qlora 16 --seq 2048 --checkpoint --gpu rtx-4090
+		Example: `  memestimate meta-llama/Llama-3.1-8B --qlora 16 --seq 2048 --gpu rtx-4090
   memestimate Qwen/Qwen2.5-7B --lora r=16,targets=all-linear --batch 4
   memestimate ./my-model/config.json --optimizer adamw8bit`,
 		Args:        exactly("MODEL"),
 		Annotations: map[string]string{recordsFirst: "a configuration"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if t.way.QLoRA != "" && !cmd.Flags().Changed("checkpoint") {
+				t.way.Checkpoint = true // the default of prepare_model_for_kbit_training
+			}
 			return t.answerFor(cmd.Context(), e, cmd, args[0])
 		},
 	}
@@ -131,7 +137,8 @@ func (t *tuner) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&w.LoRA, "lora", "", "train adapters of this `RANK`, as PEFT's LoraConfig: 16, or\n"+
 		"r=16,targets=all-linear")
 	fs.StringVar(&w.QLoRA, "qlora", "", "the same beside weights of 4 bits: nf4 with double quantization")
-	fs.BoolVar(&w.Checkpoint, "checkpoint", false, "recompute activations: gradient_checkpointing_enable()")
+	fs.BoolVar(&w.Checkpoint, "checkpoint", false, "recompute activations: gradient_checkpointing_enable(); on with\n"+
+		"--qlora, as PEFT has it, unless --checkpoint=false")
 	fs.StringVar(&w.Optimizer, "optimizer", "adamw", "an optimizer of torch.optim, or of bitsandbytes: adamw8bit,\n"+
 		"paged_adamw_8bit, lion_8bit; adamw-fused is the Trainer's own")
 	fs.Var(&oneOf{"precision", &w.Precision, precisions}, "precision",
@@ -139,12 +146,19 @@ func (t *tuner) flags(fs *pflag.FlagSet) {
 	fs.Var(&oneOf{"mode", &w.Mode, []string{"train", "infer"}}, "mode", "a training step or an inference: train, infer")
 	fs.BoolVar(&w.Compile, "compile", false, "torch.compile(model)")
 	fs.StringVar(&w.Attention, "attention", "", "attn_implementation: sdpa or eager; by default what transformers takes")
+	fs.IntVar(&t.gpus, "gpus", 1, "GPUs that train together")
+	fs.StringVar(&t.parallel, "parallel", "", "how they do")
+	_, _ = fs.MarkHidden("gpus"), fs.MarkHidden("parallel")
 	fs.BoolVar(&t.noCache, "no-cache", false, "record anew, and keep nothing")
 	fs.BoolVar(&t.noWays, "no-ways", false, "list no other ways to train the model")
 }
 
 // answerFor answers the question about a model, and then about the other ways to train it.
 func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word string) error {
+	if t.gpus != 1 || t.parallel != "" {
+		return usagef("of a configuration the step on one GPU is recorded").withHint("several GPUs are recorded from the "+
+			"script that trains on them: memestimate torchrun --nproc-per-node %d train.py", max(t.gpus, 2))
+	}
 	if t.way.LoRA != "" && t.way.QLoRA != "" {
 		return usagef("--lora and --qlora are two ways, want one of them")
 	}

@@ -159,6 +159,23 @@ def test_a_model_that_nobody_knows(door: Door) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--gpus", "4"],
+            "memestimate: of a configuration the step on one GPU is recorded\nmemestimate: hint: several",
+        ),
+        (["--lora", "8", "--qlora", "8"], "memestimate: --lora and --qlora are two ways, want one of them\n"),
+        (["--seq", "none"], 'memestimate: --seq: "none" is not a size'),
+    ],
+)
+def test_flags_of_a_model_that_do_not_go(door: Door, words: list[str], said: str) -> None:
+    done = door("meta-llama/Llama-3.1-8B", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said), done.stderr
+
+
 @pytest.mark.parametrize("name", ["a.safetensors", "a.gguf", "a.pt", "a.ipynb", "a.keras"])
 def test_files_that_say_nothing_of_a_step(door: Door, name: str) -> None:
     (door.folder / name).write_text("{}")

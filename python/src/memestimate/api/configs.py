@@ -32,7 +32,7 @@ def from_config(
     optimizer: spelling.MakeOptimizer | str = torch.optim.AdamW,
     lora: int | Mapping[str, Any] | None = None,
     qlora: int | Mapping[str, Any] | None = None,
-    gradient_checkpointing: bool = False,
+    gradient_checkpointing: bool | None = None,
     compile: bool = False,
     attention: str | None = None,
     steps: int = 2,
@@ -67,8 +67,8 @@ def from_config(
     qlora : int or mapping, optional
         As `lora`, with the linear layers but the last in 4 bits: bitsandbytes' ``Linear4bit``, nf4 with double
         quantization, and ``peft.prepare_model_for_kbit_training``.
-    gradient_checkpointing : bool
-        As ``model.gradient_checkpointing_enable()``.
+    gradient_checkpointing : bool, optional
+        As ``model.gradient_checkpointing_enable()``; by default only with `qlora`, as PEFT has it.
     compile : bool
         As ``torch.compile(model)``.
     attention : str, optional
@@ -93,7 +93,7 @@ def from_config(
         optimizer=optimizer,
         lora=lora,
         qlora=qlora,
-        checkpoint=gradient_checkpointing,
+        checkpoint=qlora is not None if gradient_checkpointing is None else gradient_checkpointing,
         compile=compile,
         attention=attention,
     )
