@@ -31,7 +31,7 @@ func (h *Hold) Release() {
 	} else {
 		syscall.Close(int(h.fd))
 	}
-	os.Remove(h.state.path(holdPrefix + h.ID))
+	h.state.remove(holdPrefix + h.ID)
 }
 
 // inheritFrom is the least descriptor that a command inherits its reservation by: above those

@@ -295,7 +295,7 @@ func (q *queue) end(name string) <-chan struct{} {
 	q.ended[name] = c
 	go func() {
 		defer close(c)
-		if f, err := openOthers(q.state.path(name), os.O_RDONLY); err == nil {
+		if f, err := q.state.open(name, os.O_RDONLY); err == nil {
 			setLock(f, unix.F_OFD_SETLKW, unix.F_RDLCK, 0)
 			f.Close()
 		}

@@ -74,15 +74,14 @@ func (s *State) book() (*book, error) {
 
 // freedBy returns whose reservation a freed-* file gives up: its own user's, or any when it is root's.
 func (s *State) freedBy(id string) (uid uint32, ok bool) {
-	fd, err := unix.Open(s.path(freedPrefix+id), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := s.open(freedPrefix+id, os.O_RDONLY)
 	if err != nil {
 		return 0, false
 	}
-	f := os.NewFile(uintptr(fd), freedPrefix+id)
 	defer f.Close()
 	var st unix.Stat_t
 	var c freed
-	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG ||
+	if unix.Fstat(int(f.Fd()), &st) != nil ||
 		json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&c) != nil {
 		return 0, false
 	}
@@ -137,16 +136,20 @@ func (s *State) Free(id string) ([]int, error) {
 	if uid := os.Geteuid(); uid != 0 && uint32(uid) != st.Uid {
 		return nil, fmt.Errorf("reservation %s: it is another user's: only its owner and root can give it up", plain(id))
 	}
-	f, err := os.CreateTemp(s.dir, tempPrefix+"*")
+	d, err := s.at()
+	if err != nil {
+		return nil, fmt.Errorf("reservation %s: %w", plain(id), err)
+	}
+	f, temp, err := d.temp()
 	if err != nil {
 		return nil, fmt.Errorf("reservation %s: %w", plain(id), err)
 	}
 	err = errors.Join(json.NewEncoder(f).Encode(freed{st.Uid}), f.Chmod(0o644), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), s.path(freedPrefix+id))
+		err = d.rename(temp, freedPrefix+id)
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		d.remove(temp)
 		return nil, fmt.Errorf("reservation %s: %w", plain(id), err)
 	}
 	return havingOpen(&st), nil

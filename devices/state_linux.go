@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,9 @@ const maxRecord = 64 << 10
 // lockPatience bounds the wait for the host lock while it stays in one hand: launchers hold it for milliseconds.
 const lockPatience = 30 * time.Second
 
+// lockLimit bounds the whole wait for it: anybody may touch its file, which says that it changes hands.
+var lockLimit = 5 * time.Minute
+
 // maxSweep bounds how many stale files are removed in one look, and how many that cannot be removed are tried.
 const maxSweep = 256
 
@@ -43,6 +47,9 @@ const maxSweep = 256
 type State struct {
 	dir  string
 	mark string // the directory's true path, for the marks
+
+	mu   sync.Mutex
+	held folder
 
 	holders map[string]holder // found so far, by reservation
 }
@@ -85,17 +92,13 @@ func (s *State) ensure() error {
 			return err
 		}
 	}
-	fi, err := os.Lstat(s.dir)
-	switch {
-	case err != nil:
-		return fmt.Errorf("state directory: %w", err)
-	case fi.Mode()&os.ModeSymlink != 0:
-		return fmt.Errorf("state directory %q: is a symbolic link, wanted a directory", s.dir)
-	case !fi.IsDir():
-		return fmt.Errorf("state directory %q: is not a directory", s.dir)
-	case fi.Mode().Perm()&0o022 != 0 && fi.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("state directory %q: others can delete its files (mode %v), wanted mode 1777 or 755", s.dir,
-			fi.Mode())
+	_, err := s.at()
+	var at *os.PathError
+	if errors.As(err, &at) {
+		err = fmt.Errorf("state directory: %w", err)
+	}
+	if err != nil {
+		return err
 	}
 	if s.mark == "" {
 		if s.mark, err = filepath.EvalSymlinks(s.dir); err == nil {
@@ -113,7 +116,8 @@ func (s *State) ensure() error {
 // holds.
 func (s *State) Owner() string {
 	var st unix.Stat_t
-	if unix.Lstat(s.dir, &st) != nil || st.Uid == 0 || int(st.Uid) == os.Getuid() {
+	d, err := s.at()
+	if err != nil || unix.Fstat(int(d.Fd()), &st) != nil || st.Uid == 0 || int(st.Uid) == os.Getuid() {
 		return ""
 	}
 	return nameOfUser(st.Uid)
@@ -140,21 +144,7 @@ func (s *State) make() error {
 	return nil
 }
 
-func (s *State) path(name string) string { return filepath.Join(s.dir, name) }
-
-// openOthers opens a file that anyone may have put there: no link is followed, and no pipe
-// waited for.
-func openOthers(path string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	return f, nil
-}
+func (s *State) path(name string) string { return filepath.Join(s.dir, name) } // for people
 
 // create makes a file that is complete, readable for all, locked and marked when it appears as name. What was there of
 // that name is replaced. It begins anew when somebody removes the directory or the half-made file meanwhile.
@@ -171,7 +161,11 @@ func (s *State) create(name string, content any, marks ...int64) (f *os.File, er
 }
 
 func (s *State) createOnce(name string, content any, marks []int64) (*os.File, error) {
-	f, err := os.CreateTemp(s.dir, tempPrefix+"*")
+	d, err := s.at()
+	if err != nil {
+		return nil, err
+	}
+	f, temp, err := d.temp()
 	if err != nil {
 		return nil, err
 	}
@@ -183,17 +177,17 @@ func (s *State) createOnce(name string, content any, marks []int64) (*os.File, e
 		err = f.Chmod(0o644)
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), s.path(name))
+		err = d.rename(temp, name)
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		d.remove(temp)
 		f.Close()
 		return nil, err
 	}
 	// The marks come last, so that a mark without a file always means one that was removed.
 	for _, place := range append(marks, ownerMark(name, uint32(os.Geteuid()))) {
 		if err := setLock(f, unix.F_OFD_SETLK, unix.F_WRLCK, place); err != nil {
-			os.Remove(s.path(name))
+			d.remove(name)
 			f.Close()
 			return nil, err
 		}
@@ -204,23 +198,27 @@ func (s *State) createOnce(name string, content any, marks []int64) (*os.File, e
 // createLock makes the host lock's file, unless there is one. All may write it, for that is what taking it needs, and
 // only its owner read it: a reader's lock would keep everybody out.
 func (s *State) createLock() error {
-	f, err := os.CreateTemp(s.dir, tempPrefix+"*")
+	d, err := s.at()
+	if err != nil {
+		return err
+	}
+	f, temp, err := d.temp()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	defer os.Remove(f.Name())
+	defer d.remove(temp)
 	if err := f.Chmod(0o622); err != nil {
 		return err
 	}
-	err = os.Link(f.Name(), s.path(lockName))
+	err = d.link(temp, lockName)
 	switch {
 	case errors.Is(err, os.ErrExist) || err == nil:
 		return nil
 	case errors.Is(err, os.ErrNotExist): // somebody removed it, or the directory
 		return err
 	}
-	g, err := os.OpenFile(s.path(lockName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o622) // no links on this file system
+	g, err := d.open(lockName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o622) // no links on this file system
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}
@@ -235,7 +233,7 @@ func (s *State) createLock() error {
 // under this one.
 func (s *State) lock(ctx context.Context) (unlock func() bool, err error) {
 	for {
-		f, err := openOthers(s.path(lockName), os.O_WRONLY)
+		f, err := s.open(lockName, os.O_WRONLY)
 		if errors.Is(err, os.ErrNotExist) {
 			if err = s.ensure(); err == nil {
 				err = s.createLock()
@@ -246,6 +244,10 @@ func (s *State) lock(ctx context.Context) (unlock func() bool, err error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("host lock: %w", err)
+		}
+		if fi, err := f.Stat(); err != nil || fi.Size() > 1 { // another name of somebody's file, which we would write to
+			f.Close()
+			return nil, fmt.Errorf("host lock %s: is not one: want a file of one byte at most", s.path(lockName))
 		}
 		if err := lockContext(ctx, f); err != nil {
 			return nil, fmt.Errorf("host lock %s: %w", s.path(lockName), err)
@@ -260,9 +262,12 @@ func (s *State) lock(ctx context.Context) (unlock func() bool, err error) {
 
 // still tells whether f is the file that name stands for now.
 func (s *State) still(f *os.File, name string) bool {
-	mine, err1 := f.Stat()
-	there, err2 := os.Lstat(s.path(name))
-	return err1 == nil && err2 == nil && os.SameFile(mine, there)
+	d, err := s.at()
+	if err != nil {
+		return false
+	}
+	there, err := d.stat(name)
+	return err == nil && sameFile(f, &there)
 }
 
 // lockContext waits for a file's lock. ctx can end that, and so does one that has it for lockPatience; f is then
@@ -290,6 +295,7 @@ func lockContext(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
+	limit := time.After(lockLimit)
 	for seen := fi.ModTime(); ; {
 		patience := time.NewTimer(lockPatience)
 		select {
@@ -302,6 +308,9 @@ func lockContext(ctx context.Context, f *os.File) error {
 		case <-ctx.Done():
 			patience.Stop()
 			return context.Cause(ctx)
+		case <-limit:
+			patience.Stop()
+			return fmt.Errorf("it did not come free within %v", lockLimit)
 		case <-patience.C:
 		}
 		fi, err := f.Stat()
@@ -314,7 +323,11 @@ func lockContext(ctx context.Context, f *os.File) error {
 
 // look opens the file name, and returns its descriptor when somebody has it locked; otherwise -1.
 func (s *State) look(name string) (fd int, st unix.Stat_t) {
-	fd, err := unix.Open(s.path(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	d, err := s.at()
+	if err != nil {
+		return -1, st
+	}
+	fd, err = unix.Openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, st
 	}
@@ -350,31 +363,40 @@ func (s *State) alive(name string) bool {
 // moment while it is made. In a sticky directory another user's file stays: it harms nobody.
 func (s *State) sweep(b *book) {
 	half, _ := s.names(tempPrefix) // of launchers that were killed in the act
-	lock, _ := os.Lstat(s.path(lockName))
+	d, err := s.at()
+	if err != nil {
+		return
+	}
+	lock, noLock := d.stat(lockName)
 	half = slices.DeleteFunc(half[:min(len(half), maxSweep)], func(name string) bool {
-		st, err := os.Lstat(s.path(name))
-		isLock := err == nil && lock != nil && os.SameFile(st, lock) // a name of it from when it was made
+		st, err := d.stat(name)
+		isLock := err == nil && noLock == nil && st.Dev == lock.Dev && st.Ino == lock.Ino // a name of it from when it was made
 		return s.alive(name) && !isLock
 	})
 	for _, name := range append(half, b.stale[:min(len(b.stale), maxSweep)]...) {
-		os.Remove(s.path(name))
+		d.remove(name)
 	}
 }
 
 // names lists the directory's files of a kind, in the order of their names.
 func (s *State) names(prefix string) ([]string, error) {
-	entries, err := os.ReadDir(s.dir)
+	d, err := s.at()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
+	}
+	var f *os.File
+	if err == nil {
+		f, err = d.open(".", os.O_RDONLY|unix.O_DIRECTORY, 0) // which is read from its beginning
 	}
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	var names []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) {
-			names = append(names, e.Name())
-		}
+	defer f.Close()
+	all, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
 	}
+	names := slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	slices.Sort(names)
 	return names, nil
 }

@@ -63,7 +63,7 @@ func sinceBoot() int64 {
 func (q *queue) leave() {
 	if q.file != nil {
 		q.file.Close()
-		os.Remove(q.state.path(q.name()))
+		q.state.remove(q.name())
 		q.file = nil
 	}
 }
@@ -87,7 +87,7 @@ func (q *queue) claims(wanted, inside []string) (taken []string, blocker string)
 		var t ticket
 		_, ok := q.state.read(name, &t)
 		if !ok {
-			os.Remove(q.state.path(name)) // as a rule nobody has it any more
+			q.state.remove(name) // as a rule nobody has it any more
 		}
 		if !ok || stopped(t.PID, t.PIDNamespace) || len(inside) > 0 && !slices.Contains(t.Within, q.request.Held) {
 			q.ahead--
