@@ -123,6 +123,7 @@ func recordedSettings(run *recording.Run, s Step) Settings {
 	}
 	t.Eagerly = run.Recording.Noted("eager")
 	t.Ended = run.Recording.Noted("ended") != ""
+	t.Contracted = run.Recording.Noted("einsum") != ""
 	t.Cut = run.Recording.Noted("cut") != ""
 	t.Benchmark = run.Recording.Benchmark || len(run.Recording.Searches) > 0 // a program may set it once it is recorded
 	return t

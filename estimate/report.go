@@ -75,6 +75,7 @@ type Settings struct {
 
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how
 	Eagerly     string `json:"-"`                  // why a recorded program that compiles was recorded eagerly; a note has it
+	Contracted  bool   `json:"-"`                  // einsum went from left to right: opt_einsum was not there; a note has it
 	Cut         bool   `json:"-"`                  // steps that were like others were left out; a note has it
 	Ended       bool   `json:"-"`                  // the recorded script was ended before its end; a note has it
 	AllocConf   string `json:"alloc_conf,omitempty"`

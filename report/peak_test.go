@@ -237,6 +237,19 @@ func TestNoBoundWhereTheScriptWasEnded(t *testing.T) {
 	}
 }
 
+// The headline says where the order of einsum's operands is not the one that PyTorch takes with opt_einsum.
+func TestHeadlineWithoutOptEinsum(t *testing.T) {
+	names := []string{"conv1", "conv2", "fc"}
+	r := ran(fake(3, names), names)
+	if s := Headline(r)[0]; strings.Contains(s, "opt_einsum") {
+		t.Errorf("the first sentence is %q", s)
+	}
+	r.Settings.Contracted = true
+	if s := Headline(r)[0]; !strings.HasPrefix(s, "recorded without opt_einsum: ") {
+		t.Errorf("the first sentence is %q", s)
+	}
+}
+
 // TestNoBoundWhereStepsWereLeftOut holds the same of a loop that was made shorter: its other steps may take more.
 func TestNoBoundWhereStepsWereLeftOut(t *testing.T) {
 	names := []string{"conv1", "conv2", "fc"}

@@ -5,7 +5,6 @@ Both answer for the same training step (fp32, SGD with momentum), each in a proc
 from its start. MemTracker runs the model's code under FakeTensorMode, as its documentation shows;
 it needs a GPU, torch, torchvision and transformers.
 """
-
 import json
 import subprocess
 import sys
@@ -18,27 +17,16 @@ ROUNDS = 3
 def build(name):
     """The model, its input and the number of classes."""
     import torch
-
     if name == "bert_base":
         from transformers import BertConfig, BertForMaskedLM
-
         return BertForMaskedLM(BertConfig()), lambda b: torch.randint(0, 30522, (b, 128)), 30522
     if name == "qwen2_0_5b":
         from transformers import Qwen2Config, Qwen2ForCausalLM
-
-        config = Qwen2Config(
-            vocab_size=151936,
-            hidden_size=896,
-            intermediate_size=4864,
-            num_hidden_layers=24,
-            num_attention_heads=14,
-            num_key_value_heads=2,
-            tie_word_embeddings=True,
-            max_position_embeddings=2048,
-        )
+        config = Qwen2Config(vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
+                             num_attention_heads=14, num_key_value_heads=2, tie_word_embeddings=True,
+                             max_position_embeddings=2048)
         return Qwen2ForCausalLM(config), lambda b: torch.randint(0, 151936, (b, 512)), 151936
     import torchvision
-
     return getattr(torchvision.models, name)(weights=None), lambda b: torch.randn(b, 3, 224, 224), 1000
 
 
@@ -47,7 +35,6 @@ def tracked(name, batch):
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
-
     torch.cuda.init()
     begin = time.time()
     with FakeTensorMode():
@@ -91,11 +78,8 @@ def main():
         ours, _ = best([sys.argv[1], name, "--batch", str(batch), "--optimizer", "sgdm"])
         theirs, out = best([sys.executable, __file__, "--tracked", name, str(batch)])
         inner = json.loads(out.splitlines()[-1])[1]
-        print(
-            f"| `{name} --batch {batch}` | {ours * 1e3:.0f} ms | {theirs:.1f} s | {inner:.2f} s "
-            f"| {theirs / ours:.0f} (without imports {inner / ours:.0f}) |",
-            flush=True,
-        )
+        print(f"| `{name} --batch {batch}` | {ours * 1e3:.0f} ms | {theirs:.1f} s | {inner:.2f} s "
+              f"| {theirs / ours:.0f} (without imports {inner / ours:.0f}) |", flush=True)
 
 
 main()

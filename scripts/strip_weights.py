@@ -14,7 +14,6 @@ tensors a program still holds stands there and nowhere else. --no-source leaves 
 out. Of the calls that nodes were translated from those stay that read a copy: where
 dropout was stands there alone.
 """
-
 import argparse
 import re
 
@@ -22,14 +21,9 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 KEEP_INTEGERS = 4096  # bytes, of tables of floating point that count, too
-KEEP_FLOATS = 64  # bytes: scalars such as an attention's scale
+KEEP_FLOATS = 64      # bytes: scalars such as an attention's scale
 INTEGERS = {
-    TensorProto.INT64,
-    TensorProto.INT32,
-    TensorProto.INT16,
-    TensorProto.INT8,
-    TensorProto.UINT8,
-    TensorProto.BOOL,
+    TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL,
 }
 FLOATS = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data")
