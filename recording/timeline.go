@@ -69,7 +69,8 @@ type player struct {
 	crossed map[int32]bool // storages that another stream uses, too
 	behind  [][]int32      // blocks of such, let go of, that other streams still use: by the stream that made them
 	raced   int64          // bytes of stashed storages let go of since the last backward pass
-	late    []int32        // blocks of such storages let go of, at most until a backward pass is over
+	late    []int32        // blocks of stashed storages let go of, at most until a backward pass that reduces is over
+	reduces bool           // the backward pass under way has an asynchronous all-reduce
 	thread  int32
 	stream  int32
 	pools   []int32 // streams that stand for private pools
@@ -261,11 +262,11 @@ func (p *player) enter(name PhaseName) {
 	if name == Other {
 		return
 	}
-	if p.phase == timeline.Backward {
+	if p.phase == timeline.Backward && p.reduces { // of microbatches the last one's does
 		for _, block := range p.late {
 			p.give(block)
 		}
-		p.late, p.raced = p.late[:0], 0
+		p.late, p.raced, p.reduces = p.late[:0], 0, false
 	}
 	p.phase = phases[name]
 	p.mark(p.step+1, p.phase)
@@ -407,6 +408,7 @@ func (p *player) reduced(c *Call) {
 	if p.phase != timeline.Backward {
 		return
 	}
+	p.reduces = true
 	for _, v := range p.rec.Args(c) {
 		if v.Kind() == Tensor {
 			if s, ok := v.Storage(); ok {

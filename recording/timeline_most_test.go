@@ -18,16 +18,17 @@ func TestStashed(t *testing.T) {
 		`["alloc",0,16384]`, `["alloc",1,32768]`, `["call",0,[["1:0"],null],[],-1,-1]`,
 		`["phase","backward"]`, `["call",0,[["0:0"],null],[],-1,-1]`, `["step"]`,
 		`["phase","forward"]`, `["free",0]`, `["free",1]`, `["alloc",2,1024]`,
+		`["phase","backward"]`, `["phase","forward"]`, // of a microbatch
 		`["phase","backward"]`, `["call",0,[["2:0"],null],[],-1,-1]`, `["free",2]`, `["phase","optimizer"]`, `["step"]`,
 	)
-	likely := "load0 +16384 +32768 backward1 forward2 -16384 -32768 +1024 backward2 -1024 optimizer2"
+	likely := "load0 +16384 +32768 backward1 forward2 -16384 -32768 +1024 backward2 forward2 backward2 -1024 optimizer2"
 	if got := strings.Join(events(r), " "); got != likely {
 		t.Errorf("%s\nwant %s", got, likely)
 	}
 	if r.Doubtful != kernels.OfGuesses || r.Raced != 16384 {
 		t.Fatalf("in doubt %v, %d bytes of buckets", r.Doubtful, r.Raced)
 	}
-	most := "load0 +16384 +32768 backward1 forward2 -32768 +1024 backward2 -16384 -1024 optimizer2"
+	most := "load0 +16384 +32768 backward1 forward2 -32768 +1024 backward2 forward2 backward2 -16384 -1024 optimizer2"
 	if got := strings.Join(events(&Run{Log: r.AtMost(kernels.OfGuesses)}), " "); got != most {
 		t.Errorf("at most %s\nwant %s", got, most)
 	}
