@@ -106,6 +106,8 @@ def record(asked: argparse.Namespace) -> int:
     finally:
         if os.getpid() == own:
             finish(status)
+        else:
+            recorder.stop(keep=False)
     return status
 
 

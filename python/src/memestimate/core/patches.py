@@ -41,7 +41,7 @@ class Patches:
         """Add to a list that PyTorch keeps."""
         if value not in items:
             items.append(value)
-            self._undo.append(lambda: items.remove(value))
+            self._undo.append(lambda: items.remove(value) if value in items else None)
 
     def enter(self, context: AbstractContextManager[Any]) -> None:
         """Be within a context until the rest is put back."""
@@ -54,10 +54,19 @@ class Patches:
         self._undo.append(undo)
 
     def undo(self) -> None:
-        """Put everything back."""
+        """Put everything back, whatever a signal's handler raises in the middle of it, as that of a loader's does."""
+        failed: BaseException | None = None
         while self._undo:
-            self._undo.pop()()
+            for _ in range(2):
+                try:
+                    self._undo[-1]()
+                    break
+                except BaseException as error:
+                    failed = failed or error
+            self._undo.pop()
         self._set.clear()
+        if failed is not None:
+            raise failed
 
 
 def _put(owner: Any, name: str, value: Any) -> None:

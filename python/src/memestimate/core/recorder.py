@@ -6,6 +6,8 @@ import math
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
 from .recording import Enough, Recording
 
 if TYPE_CHECKING:
@@ -30,9 +32,20 @@ class Recorder(Recording):
     seconds = math.inf  # after which it ends
     _explicit = False  # the program says itself where its steps end
     _stopping = False
+    _under_way: Recorder | None = None  # of the process
 
     def start(self) -> Self:
-        """Put everything in place and begin to record."""
+        """Put everything in place and begin to record.
+
+        Raises
+        ------
+        RuntimeError
+            The process records already.
+        """
+        if Recorder._under_way is not None:
+            self.writer.discard()
+            raise RuntimeError("a recording is under way: a process cannot begin another within it")
+        Recorder._under_way = self
         self.fake.cache_clear()  # of all recordings of the process, whatever torch.backends.cudnn said then
         try:
             for install in self.rules.install:
@@ -48,10 +61,17 @@ class Recorder(Recording):
                 self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
                 raise
         except BaseException:
-            self.patches.undo()
+            self._undo()
             self.writer.discard()
             raise
         return self
+
+    def _undo(self) -> None:
+        """Put back all of PyTorch that was changed."""
+        try:
+            self.patches.undo()
+        finally:
+            Recorder._under_way = None
 
     def stop(self, *, keep: bool = True) -> None:
         """Take everything away again and complete the file, or leave none.
@@ -62,11 +82,19 @@ class Recorder(Recording):
             Whether to complete the file.
         """
         self._stopping = True
-        self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        if self.phases.has_stepped():
-            self.step_ended()
-        self.storages.closed = True
-        self.patches.undo()
+        keep = keep and self.writer.is_own()
+        try:
+            self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            if self.phases.has_stepped():
+                self.step_ended()
+        except BaseException:  # of a signal's handler
+            self.writer.discard()
+            raise
+        finally:
+            if _get_current_dispatch_mode() is self.capture:
+                self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self.storages.closed = True
+            self._undo()
         if keep:
             try:
                 for finish in self.rules.finish:
@@ -85,9 +113,11 @@ class Recorder(Recording):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self.explain(error)
-        self.stop(keep=kind is None)
+        try:
+            if error is not None:
+                self.explain(error)
+        finally:
+            self.stop(keep=kind is None)
 
     def explain(self, error: BaseException) -> None:
         """Add to an exception of the program what the recording has to do with it."""

@@ -105,8 +105,6 @@ class Writer:
         OSError
             The file could not be written: what was at `path` is there as it was, and nothing beside it.
         """
-        if os.getpid() != self._process:
-            return
         try:
             self.order()
             self._lines.append(_json(("end", self._written + len(self._lines) - 1)))  # without the header
@@ -141,8 +139,12 @@ class Writer:
             with contextlib.suppress(OSError):  # a full disk refuses the rest once more
                 file.close()
         _OPEN.discard(self)
-        if os.getpid() == self._process:
+        if self.is_own():
             self._part.unlink(missing_ok=True)
+
+    def is_own(self) -> bool:
+        """Whether this is the process that writes it, not one that was forked from it."""
+        return os.getpid() == self._process
 
     def leave(self) -> None:
         """Write nothing more of what is another process' recording: this one was forked from it."""

@@ -24,6 +24,7 @@ from .replay import Replay
 # should_reduce_batch_size, Lightning's is_oom_error).
 _NAMED = re.compile(r"(?i:out.?of.?memory)|OOM|(?<![A-Za-z])oom(?![a-z])|should_reduce_batch_size")
 _KINDS = {"OutOfMemoryError", "RuntimeError", "Exception", "BaseException"}
+_ENDLESS = 1 << 48  # bytes that no recording can hold, as no address space does
 # Part of the memory that tensors may fill before the allocator is asked; and after an attempt that left fragments.
 _SURE, _FRAGMENTED = 0.6, 0.1
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
@@ -53,7 +54,9 @@ class OutOfMemory:
         on = storages.gpu(serials[0]) if serials else 0
         held = storages.levels[on]
         wanted, level = max(sizes, default=0), held.allocated + sum(sizes)
-        if not sizes or level <= min(room, max(self._sure, int(room * self._part))) or not self._is_caught():
+        if not sizes or level <= min(room, max(self._sure, int(room * self._part))):
+            return
+        if level < _ENDLESS and not self._is_caught():
             return
         # Where the program was given less in the middle of its run, a replay with that fails before.
         if level <= room and (held.highest > room or self._fits(level, sizes, limit, on)):
