@@ -140,7 +140,6 @@ var nodeRows = []nodeRow{
 	{"OneHot", "data number data", 0, emitFill},
 	{"NonZero", "data", 0, emitFill},
 	{"Bernoulli", "data", module.Random, emitFill},
-	{"Compress", "data data", 0, emitFill},
 	{"Unique", "data", 0, emitFill},
 	{"NonMaxSuppression", "data data data? data? data?", 0, emitFill},
 	{"Multinomial", "data", 0, emitFill},

@@ -14,19 +14,15 @@ import (
 // arguments; those of emitFill have no gradient: quantized arithmetic, whose results have types of their own.
 var rareNodes = []nodeRow{
 	{"DeformConv", "data weight data weight? data?", 0, emitDeformConv},
-	{"MaxUnpool", "data data data?", 0, emitGeneral},
-	{"Det", "data", 0, emitGeneral},
 	{"AffineGrid", "data number", 0, emitGeneral},
 	{"LSTM", "data weight weight weight? data? data? data? weight?", module.LaterAlone, emitRNN("lstm")},
 	{"GRU", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("gru")},
 	{"RNN", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("rnn")},
 	{"ReverseSequence", "data data", 0, unaryCall("flip")},
-	{"BitCast", "data", 0, emitCast},
 	{"Shape", "shape", 0, emitFill}, // as results of the graph
 	{"Size", "shape", 0, emitFill},  // as results of the graph
 	{"STFT", "data data data? data?", 0, emitGeneral},
 	{"DFT", "data data? data?", 0, emitGeneral},
-	{"MaxRoiPool", "data data", 0, emitGeneral},
 	{"NegativeLogLikelihoodLoss", "data data data?", 0, emitNLL(false)},
 	{"SoftmaxCrossEntropyLoss", "data data data?", 0, emitNLL(true)},
 	{"SimplifiedLayerNormalization", "data weight", 0, emitLayerNorm("rms_norm")},

@@ -13,7 +13,6 @@ var castFamily = family{"", []op{
 	{"Cast", 1, castV1, castEval}, // "to" is the type's name
 	{"Cast", 6, cast, castEval},
 	{"CastLike", 15, castLike, nil},
-	{"BitCast", 26, bitCast, bitCastEval},
 }}
 
 // castV1 names the type by a string: "FLOAT", "INT64", ...
@@ -121,31 +120,4 @@ func (c *call) convert(v *Const, to onnxload.DType) *Const {
 	}
 	settle(out)
 	return out
-}
-
-// bitCast keeps the shape: both types have the same width.
-func bitCast(c *call) error {
-	if err := cast(c); err != nil {
-		return err
-	}
-	from, to := c.elem(0), onnxload.DType(c.attrInt("to", 0))
-	if from == onnxload.String || to == onnxload.String {
-		return errors.New("strings have no bits to cast")
-	}
-	// ONNX stores a bool in a byte, so it casts to the 8-bit types.
-	if from != onnxload.Undefined && from.Bits() != to.Bits() {
-		return fmt.Errorf("%v has %d bits and %v has %d", from, from.Bits(), to, to.Bits())
-	}
-	return nil
-}
-
-// bitCastEval reinterprets integers of the same width.
-func bitCastEval(c *call) error {
-	v := c.constant(0)
-	if v == nil || !c.hasOut(0) || !v.Elem.IsInt() || !c.outs[0].Elem.IsInt() || v.Elem == onnxload.Uint64 ||
-		c.outs[0].Elem == onnxload.Uint64 {
-		return nil
-	}
-	c.outConst(0, c.convert(v, c.outs[0].Elem))
-	return nil
 }

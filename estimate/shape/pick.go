@@ -13,7 +13,6 @@ import (
 // value the size is an unknown with a limit.
 var pickFamily = family{"", []op{
 	{"NonZero", 9, nonZero, nil},
-	{"Compress", 9, compress, nil},
 	{"Unique", 11, unique, nil},
 	{"TopK", 1, topKAttr, topKEval},
 	{"TopK", 10, topK, topKEval},
@@ -86,56 +85,6 @@ func (c *call) outPicked(flat bool, ax int, n Dim) {
 	default:
 		c.out(0, c.elem(0), Shape{})
 	}
-}
-
-// compress keeps the slices along axis, or the elements of the flattened input, for which the
-// condition is true. The condition may be shorter than the axis: the rest is dropped.
-func compress(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	flat, ax, limit, err := c.slices()
-	if err != nil {
-		return err
-	}
-	if cond, ok := c.dims(1); ok && len(cond) == 1 && !cond[0].Unnamed() {
-		limit = minOf(limit, cond[0])
-	}
-	var kept []int64
-	n, known := Dim{}, false
-	if v := c.constant(1); v == nil || !c.inf.afford(v.Len()) {
-		// not known
-	} else if cond, ok := c.int64s(1); ok {
-		for i, b := range cond {
-			if b != 0 {
-				kept = append(kept, int64(i))
-			}
-		}
-		n, known = N(int64(len(kept))), true
-		if size, ok := limit.Int(); ok && len(kept) > 0 && kept[len(kept)-1] >= size {
-			return fmt.Errorf("the condition is true at %d of an axis of %d elements", kept[len(kept)-1], size)
-		}
-	}
-	if !known {
-		n = c.bounded(limit)
-	}
-	if v := c.constant(0); known && v != nil && c.inf.afford(v.Len()) {
-		shape := []int64{int64(v.Len())}
-		if !flat {
-			shape = slices.Clone(v.Shape)
-		}
-		outer, mid, inner := split3(shape, ax)
-		shape[ax] = int64(len(kept))
-		out := v.like(shape, outer*len(kept)*inner)
-		for i := range out.Len() {
-			k := int(kept[i/inner%len(kept)])
-			out.copyElem(i, v, (i/inner/len(kept)*mid+k)*inner+i%inner)
-		}
-		c.outConst(0, out)
-		return nil
-	}
-	c.outPicked(flat, ax, n)
-	return nil
 }
 
 // unique gives the different elements, or the different slices along axis; then the place

@@ -13,8 +13,6 @@ var poolFamily = family{"", []op{
 	{"GlobalAveragePool", 1, globalPool, nil},
 	{"GlobalMaxPool", 1, globalPool, nil},
 	{"GlobalLpPool", 1, globalPool, nil},
-	{"MaxUnpool", 9, maxUnpool, nil},
-	{"MaxRoiPool", 1, maxRoiPool, nil},
 	{"RoiAlign", 10, roiAlign, nil},
 }}
 
@@ -67,67 +65,6 @@ func globalPool(c *call) error {
 	}
 	c.out(0, c.elem(0), Of(out...))
 	return nil
-}
-
-// maxUnpool: the third input is the output's shape, when it is given.
-func maxUnpool(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	in, ok, err := c.likeInput(3)
-	if err != nil {
-		return err
-	}
-	if c.has(2) {
-		out, known, err := c.sizes(2)
-		switch {
-		case err != nil:
-			return err
-		case known && ok && len(out) != len(in):
-			return fmt.Errorf("input 2 has %d sizes for an input of %d dimensions", len(out), len(in))
-		case known:
-			c.out(0, c.elem(0), Of(out...))
-		case ok:
-			c.out(0, c.elem(0), Of(append([]Dim{in[0], in[1]}, c.unknowns(len(in)-2)...)...))
-		}
-		return nil
-	}
-	if !ok {
-		return nil
-	}
-	kernel, ok, err := c.kernelShape(len(in) - 2)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return fmt.Errorf("attribute kernel_shape is missing")
-	}
-	w, err := c.window(kernel)
-	if err != nil {
-		return err
-	}
-	out := []Dim{in[0], in[1]}
-	for i, d := range in[2:] {
-		d, err := w.spread(i, d, 0)
-		if err != nil {
-			return err
-		}
-		out = append(out, d)
-	}
-	c.out(0, c.elem(0), Of(out...))
-	return nil
-}
-
-// maxRoiPool: rois are [R, 5]; each gives [C, pooled_shape...].
-func maxRoiPool(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	size, err := c.perAxis("pooled_shape", 2, 0, 1) // the default is refused: the attribute is required
-	if err != nil {
-		return err
-	}
-	return regions(c, 5, N(size[0]), N(size[1]))
 }
 
 // roiAlign: rois are [R, 4], the third input has the picture of each.

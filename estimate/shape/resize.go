@@ -15,7 +15,6 @@ var imageFamily = family{"", []op{
 	{"Resize", 11, resize, nil}, // axes and keep_aspect_ratio_policy are there since 18
 	{"GridSample", 16, gridSample, nil},
 	{"AffineGrid", 20, affineGrid, nil},
-	{"CenterCropPad", 18, centerCropPad, nil},
 }}
 
 // upsample1: pictures [N, C, H, W] and a factor for each of the last two.
@@ -338,35 +337,5 @@ func affineGrid(c *call) error {
 	}
 	out := append([]Dim{size[0]}, size[2:]...)
 	c.out(0, c.elem(0), Of(append(out, N(int64(len(size)-2)))...))
-	return nil
-}
-
-// centerCropPad: the second input has the new sizes of the attribute axes.
-func centerCropPad(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	in, ok, err := c.likeInput(0)
-	if err != nil || !ok {
-		return err
-	}
-	axes, err := axesOf(c, len(in))
-	if err != nil {
-		return err
-	}
-	sizes, ok, err := c.sizes(1)
-	if err != nil {
-		return err
-	}
-	if ok && len(sizes) != len(axes) {
-		return fmt.Errorf("input 1 has %d sizes for %d axes", len(sizes), len(axes))
-	}
-	out := append([]Dim(nil), in...)
-	for i, a := range axes {
-		if out[a] = c.unknown(); ok {
-			out[a] = sizes[i]
-		}
-	}
-	c.out(0, c.elem(0), Of(out...))
 	return nil
 }
