@@ -278,7 +278,7 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 		}
 		level := Info
 		switch rec.Texts[t.code] {
-		case "draws", "eager", "ended", "cut": // what other draws, compiled code, later phases or steps take is nowhere in the figures
+		case "draws", "eager", "ended", "cut", "einsum": // what other draws, compiled code, later phases or steps take is nowhere in the figures
 			level = Warning
 		}
 		notes = append(notes, Note{level, line})
