@@ -135,7 +135,7 @@ func sniffGzip(head []byte) *FormatError {
 // sniffPickle tells a memory snapshot from weights.
 func sniffPickle(head []byte) *FormatError {
 	if bytes.Contains(head, []byte("device_traces")) || bytes.Contains(head, []byte("segments")) {
-		return &FormatError{Format: "PyTorch memory snapshot", Hint: "use memestimate snapshot"}
+		return &FormatError{Format: "PyTorch memory snapshot", Hint: "memestimate snapshot show FILE tells what it holds"}
 	}
 	// PyTorch's files before 1.6 begin with its magic number, a pickled long.
 	if bytes.Contains(head, []byte("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")) {

@@ -35,8 +35,8 @@ const answerLines = 20
 
 // ANSI colours of what holds the memory. Those that a terminal's theme sets are readable on its background.
 var colours = map[string]string{
-	"parameters": "34", "gradients": "31", "optimizer state": "35", "activations": "33", "backward": "93",
-	"temporaries": "36", "workspaces": "32", "fragmentation": "37", "context": "90",
+	"parameters": "34", "gradients": "31", "optimizer state": "35", "activations": "33", "backward": "36",
+	"temporaries": "96", "workspaces": "32", "fragmentation": "37", "context": "90",
 }
 
 // letters stand for the categories where there are no colours.
@@ -77,11 +77,24 @@ func (a *Answer) lines(look Look, dense bool) (lines []string, cut bool) {
 	return lines, cut || len(lines) > answerLines
 }
 
-// Asked names the model and its sizes: "resnet50, batch 32".
+// Asked names the model and its sizes: "resnet50, batch 32". Of a recording the batch is the first dimension that all
+// inputs have.
 func Asked(r *estimate.Report) string {
-	asked := Show(r.Model.Name, nameWidth)
-	if r.Settings.Batch > 0 {
-		asked += ", batch " + Count(r.Settings.Batch)
+	name, batch := r.Model.Name, r.Settings.Batch
+	if r.Settings.Recorded {
+		name = strings.TrimSuffix(name, ".mrec")
+		for i, in := range r.Model.Inputs {
+			if batch = 0; len(in.Shape) == 0 || in.Shape[0] != r.Model.Inputs[0].Shape[0] {
+				break
+			} else if i+1 == len(r.Model.Inputs) {
+				batch = in.Shape[0]
+			}
+		}
+		batch = cmp.Or(r.Settings.Batch, batch)
+	}
+	asked := Show(name, nameWidth)
+	if batch > 0 {
+		asked += ", batch " + Count(batch)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Settings.Dims)) {
 		asked += ", " + Show(name, nameWidth) + " " + Count(r.Settings.Dims[name])
@@ -102,16 +115,27 @@ func (a *Answer) head(s *screen) {
 	}
 	run := r.Settings
 	if len(r.Fits) > 0 {
-		run.GPU = "" // which the next line names
+		run.GPU = "" // which the line before names
+	} else {
+		s.text("", s.bold(asked)+": "+Setting(run))
 	}
-	s.text("", s.bold(asked)+": "+Setting(run))
 	for i := range r.Fits {
 		f := &r.Fits[i]
-		colour := "32"
+		colour, first := "32", ""
 		if !f.Fits {
 			colour = "31"
 		}
-		s.text("", s.paint(colour, FitWords(r, f))+" "+s.judgement(f))
+		if i == 0 {
+			first = s.bold(asked) + ": "
+		}
+		s.text("", first+s.paint(colour, FitWords(r, f))+" "+s.judgement(f))
+	}
+	if len(r.Fits) > 0 {
+		s.text("", Setting(run))
+	}
+	if r.OOM == nil && r.Retries > 0 {
+		s.text("", s.paint("31", "goes on")+" only while the allocator gives back its cache, to ask again: "+
+			Count(r.Retries)+" times in the steps simulated")
 	}
 	if r.OOM != nil && !a.Brief {
 		s.text("", s.paint("31", "out of memory")+" "+Moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer)+
@@ -134,18 +158,18 @@ func (s *screen) judgement(f *estimate.Fit) string {
 		unit.format(over), unit.name, word)
 }
 
-// figures are the three that people check, each beside the name that they check it by, and two to plan with.
+// figures are the three that people check, each beside the name that they check it by, and the one to plan with.
 func (a *Answer) figures(s *screen) {
 	p, unit := a.Report.Peak, largeUnit(a.Report.Peak.Safe)
 	s.gap()
-	least, likely, safe := "", "one run in twenty takes more", p.SafeRate()
+	least, safe := "", p.SafeRate()
 	if a.Report.Incomplete() { // nobody knows how much is missing
 		least = "at least "
 	}
 	if unless := proviso(a.Report); unless != "" {
-		likely, safe = unless, unless
+		safe = unless
 	}
-	if a.Report.OOM != nil { // the figures are not those of the moment that the lines above are about
+	if a.Report.OOM != nil || a.Report.Retries > 0 { // the figures are not those of the moment that the lines above are about
 		s.line("with enough memory it would take")
 	}
 	for _, f := range []struct {
@@ -156,7 +180,6 @@ func (a *Answer) figures(s *screen) {
 		{least + "allocated", p.Allocated, "torch.cuda.max_memory_allocated()"},
 		{least + "reserved", p.Reserved, "torch.cuda.max_memory_reserved()"},
 		{least + "on the GPU", p.Device, "nvidia-smi"},
-		{"likely", p.Likely, likely},
 		{"safe", p.Safe, safe},
 	} {
 		size := unit.format(f.bytes) + " " + unit.name

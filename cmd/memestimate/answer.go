@@ -108,6 +108,9 @@ func (a *questions) screen(b *estimate.Model, step estimate.Step, r *estimate.Re
 	}
 }
 
+// mostRows is how many rows a table has on a terminal, which shows the answer above it.
+const mostRows = 12
+
 // answerText writes the answer, and after it the tables that were asked for beside.
 func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) error {
 	answer := report.Answer{Report: r, GPUs: a.shown.gpus, Fitting: a.shown.fitting, Next: a.next(in, r),
@@ -122,9 +125,16 @@ func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l rep
 		}
 	}
 	for _, g := range report.AskedGrids(r) {
+		more := len(g.Rows) - mostRows
+		if more > 0 {
+			g.Rows = g.Rows[:mostRows]
+		}
 		fmt.Fprintln(w)
 		if err := g.Text(w, l.Width); err != nil {
 			return err
+		}
+		if more > 0 {
+			fmt.Fprintf(w, "(%d more rows: --full)\n", more)
 		}
 	}
 	return nil

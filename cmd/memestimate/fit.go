@@ -80,6 +80,9 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 }
 
 func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
+	if in.arg == "-" && e.stdinName != "" {
+		in.name = e.stdinName
+	}
 	if err := f.out.check(in, fileSource(f.settings.run.profile)); err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func openSnapshot(e *env, o *output, arg string) (*snapshot.Snapshot, error) {
 
 // readSnapshot reads a file, or standard input where the argument is "-".
 func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
-	r, name := e.stdin, "standard input"
+	r, name := e.stdin, cmp.Or(e.stdinName, "standard input")
 	if arg != "-" {
 		name = quoteArg(arg)
 		f, err := os.Open(arg)

@@ -47,7 +47,7 @@ func Hostile() []HostileCase {
 		{"A7 tar", tarOf("model.onnx"), "tar archive): unpack"},
 		{"A7 zip", zipOf("model.onnx"), "zip archive with an ONNX file): unpack"},
 		{"A8 snapshot", text("\x80\x04\x95\x30\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x08segments\x94]\x94" +
-			"\x8c\x0ddevice_traces\x94]\x94u."), "memestimate snapshot"},
+			"\x8c\x0ddevice_traces\x94]\x94u."), "memestimate snapshot show"},
 		{"A9 UTF-16", utf16("\x08\nab"), "UTF-16"},
 		{"A9 CRLF", bytes.ReplaceAll(GraphOf(Op("A", "x", "y"), Op("B", "x", "z"), Op("C", "x", "w"),
 			Op("D", "x", "v")).Bytes(), []byte("\n"), []byte("\r\n")), "carriage return"},

@@ -172,3 +172,19 @@ def test_the_model_itself_is_a_layer_with_a_name() -> None:
     answer = memestimate.estimate(nn.Linear(WIDTH, CLASSES), (torch.zeros(BATCH, WIDTH),))
     of_parameters = {held["layer"] for held in answer.data["peak"]["live"] if held["category"] == "parameter"}
     assert of_parameters == {"model"} == {layer["name"] for layer in answer.data["layers"]}
+
+
+@pytest.mark.usefixtures("program")
+def test_the_verdict_comes_first() -> None:
+    x = torch.randn(BATCH, WIDTH)
+    answer = memestimate.estimate(model(), (x,), gpu="t4")
+    first = str(answer).splitlines()[0]
+    assert first.startswith(f"Sequential, batch {BATCH}: fits Tesla T4: ")
+    assert answer.data["fits"][0]["fits"]
+    small = memestimate.estimate(model(), (x,), gpu="600MiB")
+    assert f"Sequential, batch {BATCH}: does not fit 600MiB: " in str(small)
+    assert not small.fits("600MiB")
+    assert small.fits("24GiB")
+    with pytest.raises(memestimate.ProgramError):
+        small.fits("rtx-9999")
+    assert "fits" not in memestimate.estimate(model(), (x,)).data

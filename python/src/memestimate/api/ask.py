@@ -43,7 +43,7 @@ def estimate(
     optimizer: MakeOptimizer | str = torch.optim.AdamW,
     precision: Precision = "fp32",
     mode: Mode = "train",
-    gpu: str = "h200",
+    gpu: str | None = None,
     steps: int = 2,
     recording: str | os.PathLike[str] | None = None,
 ) -> Estimate:
@@ -75,8 +75,9 @@ def estimate(
         ``amp-*`` runs the step under ``torch.autocast``, ``amp-fp16`` with a ``GradScaler``; ``bf16`` and
         ``fp16`` convert the model and the floating point inputs.
     mode : {"train", "infer"}
-    gpu : str
-        A name that ``memestimate gpus`` lists, or enough of it: ``"4090"``.
+    gpu : str, optional
+        A name that ``memestimate gpus`` lists, or enough of it: ``"4090"``; or a size: ``"24GiB"``. The answer says
+        first whether the run fits it. Without one it is recorded for an H200.
     steps : int
         Training steps to run; the first lacks the optimizer's state and the second does not.
     recording : path, optional
@@ -99,10 +100,11 @@ def estimate(
         folder = tempfile.TemporaryDirectory(prefix="memestimate-")
         recording = Path(folder.name) / f"{type(model).__name__}.mrec"
     run = _Run(model, *_arguments(model, args, kwargs), labels, loss, optimizer, precision, mode, steps)
-    with record(recording, gpu=gpu) as recorder:
-        recorder.decisions.again = functools.partial(_again, run, gpu)
+    device = gpu or "h200"
+    with record(recording, gpu=device) as recorder:
+        recorder.decisions.again = functools.partial(_again, run, device)
         run(recorder)
-    answer = Estimate(recording)
+    answer = Estimate(recording, flags=("--gpu", gpu) if gpu else ())
     answer._folder = folder
     return answer
 

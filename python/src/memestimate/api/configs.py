@@ -26,7 +26,7 @@ def from_config(
     *,
     batch: int = 1,
     seq: int | None = None,
-    gpu: str = "h200",
+    gpu: str | None = None,
     precision: Precision = "bf16",
     mode: Mode = "train",
     optimizer: spelling.MakeOptimizer | str = torch.optim.AdamW,
