@@ -156,3 +156,5 @@ def test_a_size_is_a_gpu() -> None:
         gpu = gpus.find(typed)
         assert (gpu.memory, gpu.capability, gpu.multiprocessors) == (size, (9, 0), 132)
     assert gpus.find("mi300x").memory < 192 << 30
+    for gpu in (*gpus.GPUS, gpus.find("24GiB")):
+        assert 1 << 20 <= gpus.l2_cache(gpu) <= 128 << 20, gpu.id

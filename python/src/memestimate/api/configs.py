@@ -102,8 +102,8 @@ def from_config(
     if recording is None:
         folder = tempfile.TemporaryDirectory(prefix="memestimate-")
         recording = Path(folder.name) / f"{type(run.model).__name__}.mrec"
-    with record(recording, gpu=gpu) as recorder:
+    with record(recording, gpu=gpu or "h200") as recorder:
         run(recorder)
-    answer = Estimate(recording)
+    answer = Estimate(recording, flags=("--gpu", gpu) if gpu else ())
     answer._folder = folder
     return answer

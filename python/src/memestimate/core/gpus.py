@@ -204,6 +204,25 @@ L2 = {
     "rtx-3060": 3, "rtx-4060": 24, "rtx-4090": 72, "rtx-5090": 96, "t4": 4, "v100-16gb": 6, "v100-32gb": 6,
 }  # fmt: skip
 
+# Of other devices the usual size of their generation, by capability.
+_L2_OF: dict[int | tuple[int, int], int] = {
+    6: 3,
+    7: 4,
+    (8, 0): 40,
+    (8, 6): 6,
+    (8, 7): 4,
+    8: 48,
+    9: 50,
+    10: 126,
+    11: 32,
+    12: 48,
+}
+
+
+def l2_cache(gpu: GPU) -> int:
+    """Return the bytes of a device's L2 cache."""
+    return L2.get(gpu.id, _L2_OF.get(gpu.capability, _L2_OF[gpu.capability[0]])) << 20
+
 
 def find(name: str | GPU) -> GPU:
     """Return the GPU of this id or name, in any case, or of as many of their words as tell it from others: "4090".

@@ -13,7 +13,7 @@ import torch
 from torch._subclasses import fake_tensor
 from torch.utils._device import _device_constructors
 
-from ..core.gpus import L2
+from ..core.gpus import l2_cache
 from ..core.pinned import Pinned
 from ..core.session import Session
 from ..core.storages import Level
@@ -97,7 +97,7 @@ class Device:
             shared_memory_per_block=49152,
             shared_memory_per_block_optin=232448,
             shared_memory_per_multiprocessor=102400,
-            L2_cache_size=L2[gpu.id] << 20,
+            L2_cache_size=l2_cache(gpu),
             is_integrated=0,
             is_multi_gpu_board=0,
             gcnArchName="",
