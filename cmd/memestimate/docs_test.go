@@ -105,7 +105,10 @@ func TestDocsCommands(t *testing.T) {
 				}
 				line, _, _ = strings.Cut(line, " #")
 				args := strings.Fields(line)
-				root := rootCommand(&env{}, subcommands())
+				root := commandFor(&env{}, args)
+				if isMain(root) {
+					root = rootCommand(&env{}, subcommands())
+				}
 				c, rest, err := root.Find(args)
 				if err == nil {
 					err = c.ParseFlags(rest)
