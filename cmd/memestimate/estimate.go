@@ -202,5 +202,20 @@ func (s *settings) explain(err error, command string, in source, m *onnxload.Mod
 	case errors.Is(err, estimate.ErrIncomplete):
 		return fail(exitInput, "%w", err).withHint("without --strict the answer is a lower bound")
 	}
+	if fixed := fixedBatch(m); fixed > 0 && (s.batch > 0 && s.batch != fixed || len(s.inputs) > 0) {
+		return fail(exitInput, "%w", err).withHint("the export's batch is fixed at %d, in constants too: export with dynamic_shapes "+
+			"(or dynamic_axes), or leave it at that", fixed)
+	}
 	return fail(exitInput, "%w", err)
+}
+
+// fixedBatch returns the leading dimension of the model's first input where the export fixed it, else 0.
+func fixedBatch(m *onnxload.Model) int64 {
+	if len(m.Graph.Inputs) == 0 {
+		return 0
+	}
+	if dims := m.Values[m.Graph.Inputs[0]].Type().Dims; len(dims) > 0 && dims[0].Known {
+		return dims[0].Size
+	}
+	return 0
 }
