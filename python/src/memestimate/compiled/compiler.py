@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ _SETTINGS = {
     "max_autotune_gemm_backends": "ATEN",
     "max_autotune_conv_backends": "ATEN",
 }
+_ASIDE = re.compile(r"_global_forward_|_subclasses\.FakeTensor")  # see Compiler._compiling
 _FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
@@ -77,6 +79,7 @@ class Compiler:
         timing.keep(self._patches)
         kernels.install(self._session, timing)
         self._fold()
+        self._unguard()
         self._initialize_optimizers()
         graphs.install(self._session)
         self._places.keep(self._patches)
@@ -131,6 +134,22 @@ class Compiler:
                 del optimizer._init_group
 
         self._patches.set(variables.OptimizerVariable, "call_method", called)
+
+    def _unguard(self) -> None:
+        """Leave out of what must be as it was what stands aside while Dynamo compiles, or each call compiles anew.
+
+        That is the class of fake tensors, which transformers asks for, and the hooks that ``Module.__call__`` reads.
+        """
+        guards: Any = importlib.import_module("torch._dynamo.guards")
+        make = guards.CheckFunctionManager.__init__
+
+        def made(manager: Any, code: Any, graph: Any, *args: Any, **kwargs: Any) -> None:
+            found = graph.guards.inner
+            for guard in [guard for guard in found if _ASIDE.search(str(guard.name))]:
+                found.remove(guard)
+            make(manager, code, graph, *args, **kwargs)
+
+        self._patches.set(guards.CheckFunctionManager, "__init__", made)
 
     def _fold(self) -> None:
         """Compute constants of a graph, which Inductor makes on the GPU, as the recorder knows values."""
