@@ -28,13 +28,32 @@ func (c *Check) ReadBudget() (*budget.File, error) {
 	}
 	data, err := c.Read(c.Config, budget.MaxSize, "a budget file")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &hinted{fmt.Errorf("%s: %w", name, errNoFile),
-			"docs/pull-requests.md says how to write one; --config names another file"}
+		hint := "docs/pull-requests.md says how to write one; --config names another file"
+		if near := fileAbove(c.Config); near != "" {
+			hint = fmt.Sprintf("there is %s: --config %s", near, report.QuoteArg(near))
+		}
+		return nil, &hinted{fmt.Errorf("%s: %w", name, errNoFile), hint}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return budget.Parse(c.Config, data)
+}
+
+// fileAbove returns the file of this name in the nearest folder above, or "".
+func fileAbove(name string) string {
+	if name != filepath.Base(name) {
+		return ""
+	}
+	above := ".."
+	for range 32 {
+		path := filepath.Join(above, name)
+		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
+			return path
+		}
+		above = filepath.Join("..", above)
+	}
+	return ""
 }
 
 var errNoFile = errors.New("no such file")

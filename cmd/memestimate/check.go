@@ -14,6 +14,7 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/git"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
 )
@@ -112,6 +113,9 @@ func (c *checking) run(e *env, compare bool, o *output) (*gate.Outcome, error) {
 	}
 	if errors.Is(out.Err, errRead) {
 		return nil, out.Err
+	}
+	if errors.Is(out.Err, git.ErrRevision) {
+		out.Err = fail(exitUsage, "%w", out.Err)
 	}
 	var at *budget.Error
 	if errors.As(out.Err, &at) && at.Key != "" {
@@ -219,19 +223,18 @@ func (c *checking) verdict(e *env, out *gate.Outcome) error {
 		fmt.Fprintf(e.stderr, "memestimate: this change loosens its own limits: %s\n", oneLine(text))
 	}
 	for _, p := range out.Problems() {
-		var bug *gate.Bug
+		if bug := (*gate.Bug)(nil); errors.As(p.Err, &bug) {
+			code = exitBug
+		}
 		switch {
 		case p.Err == nil:
 			code = max(code, exitNo)
 			fmt.Fprintf(e.stderr, "memestimate: %s:%d: %s\n", quoteArg(p.File), p.Line, p.Text)
-		case errors.As(p.Err, &bug):
-			code = exitBug
-			fallthrough
-		default: // a size that is not given is the file's fault, not the command line's
+		case p.Err != out.Err: // a size that is not given is the file's fault, not the command line's
 			code = max(code, exitInput, codeOf(p.Err))
-			if p.Err != out.Err { // which the caller tells
-				tell(e.stderr, p.Err)
-			}
+			tell(e.stderr, p.Err)
+		default: // which the caller tells
+			code = max(code, codeOf(p.Err))
 		}
 		if c.annotate {
 			annotate(e.stderr, out.Shown, p.Line, p.Text)

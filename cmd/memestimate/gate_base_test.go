@@ -56,13 +56,13 @@ var byTheBase = []attempt{
 		y.git("tag", "trunk")
 		return []string{"--base", "trunk"}
 	}, exitNo, "over +5%"},
-	{"a base that excludes", func(y *yard) []string { return []string{"--base", "^HEAD"} }, exitInput,
+	{"a base that excludes", func(y *yard) []string { return []string{"--base", "^HEAD"} }, exitUsage,
 		"is not the name of one commit"},
-	{"a base that is an option", func(y *yard) []string { return []string{"--base=--output=x"} }, exitInput,
+	{"a base that is an option", func(y *yard) []string { return []string{"--base=--output=x"} }, exitUsage,
 		"is not the name of one commit"},
-	{"a base that is a range", func(y *yard) []string { return []string{"--base", "HEAD~1..HEAD"} }, exitInput,
+	{"a base that is a range", func(y *yard) []string { return []string{"--base", "HEAD~1..HEAD"} }, exitUsage,
 		"is not the name of one commit"},
-	{"a base that is a search", func(y *yard) []string { return []string{"--base", ":/x"} }, exitInput,
+	{"a base that is a search", func(y *yard) []string { return []string{"--base", ":/x"} }, exitUsage,
 		"is not the name of one commit"},
 	{"a base in the file that excludes, where nothing grows", func(y *yard) []string {
 		y.write("memestimate.yaml", "base: ^HEAD\nmodels: nets/net.onnx\nsettings: {batch: 2}\n")

@@ -106,7 +106,10 @@ func (r *Repo) line(args ...string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(out), "\n"), "\r"), err
 }
 
-// CheckRevision refuses what is no name of one commit: options, and the spellings with which git excludes commits or
+// ErrRevision says that a text is no name of one commit.
+var ErrRevision = errors.New("is not the name of one commit, such as main, v1.2.0 or HEAD~1")
+
+// CheckRevision refuses with ErrRevision what is no name of one commit: options, and the spellings with which git excludes commits or
 // means several.
 func CheckRevision(rev string) error {
 	bad := rev == "" || strings.ContainsAny(rev[:1], "-^:") || strings.Contains(rev, "..")
@@ -117,7 +120,7 @@ func CheckRevision(rev string) error {
 		bad = bad || c < ' ' || c == 0x7f
 	}
 	if bad {
-		return errors.New("is not the name of one commit, such as main, v1.2.0 or HEAD~1")
+		return ErrRevision
 	}
 	return nil
 }

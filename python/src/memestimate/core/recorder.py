@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 FEW = 3  # training steps, which are recorded again with other answers
+_PATIENCE = 10  # times the limit, for a program that has not come so far: it compiles, or loads
 
 
 class Recorder(Recording):
@@ -153,6 +155,8 @@ class Recorder(Recording):
             return
         if not self.goes_on:
             super().late()
+        if self.steps < FEW and time.monotonic() < self.end + (_PATIENCE - 1) * self.seconds:
+            return
         self.note(
             "ended", f"the script was ended after {self.seconds:g} s, {self.reached()}; --seconds gives it longer"
         )
