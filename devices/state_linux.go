@@ -85,8 +85,18 @@ func OpenState(dir string) (*State, error) {
 // Dir returns the directory's path.
 func (s *State) Dir() string { return s.dir }
 
-// ensure makes the directory, for all users, and refuses one that others could tamper with.
-func (s *State) ensure() error {
+// ensure makes the directory, for all users, and refuses one that others could tamper with. It begins anew when somebody
+// removes the directory meanwhile.
+func (s *State) ensure() (err error) {
+	for range 10 {
+		if err = s.ensureOnce(); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	return err
+}
+
+func (s *State) ensureOnce() error {
 	if _, err := os.Lstat(s.dir); errors.Is(err, os.ErrNotExist) {
 		if err = s.make(); err != nil {
 			return err
@@ -105,6 +115,7 @@ func (s *State) ensure() error {
 			s.mark, err = filepath.Abs(s.mark)
 		}
 		if err != nil {
+			s.mark = ""
 			return fmt.Errorf("state directory: %w", err)
 		}
 	}

@@ -42,7 +42,7 @@ const (
 type margin struct{ likely, safe float64 }
 
 // margins are by the way in, for training and inference. Each is the smallest that held in 95 and 98 % of runs, of
-// trainings from default exports 97 %, of models that nobody had looked at: docs/ACCURACY.md has how many, and TestCells
+// trainings from default exports 97 %, of models that nobody had looked at: docs/accuracy.md has how many, and TestCells
 // how often today's answers hold. Recordings have recordedMargin. Those of the built-in models are of the 311 measured runs of these very models.
 var margins = map[module.Way]struct{ train, infer margin }{
 	BuiltIn:              {margin{-0.041, 0}, margin{-0.069, 0}},

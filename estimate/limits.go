@@ -70,7 +70,7 @@ func (r *Report) limit(s Step, conf string, free *Simulation,
 	}
 	r.Simulation, r.OOM, r.Retries = limited, limited.OOM(), limited.retries()
 	r.Notes = append(r.Notes, shortNotes(limited.Replay)...)
-	if r.OOM == nil && r.Retries == 0 {
+	if r.OOM == nil && r.Retries == 0 || free.OOM() != nil { // what takes more than is simulated
 		return limited, nil
 	}
 	return free, nil

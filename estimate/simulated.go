@@ -90,7 +90,7 @@ func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 	if run.why != "" {
 		r.Notes = append(r.Notes, Note{Warning, run.why})
 	}
-	if err == nil && sim.Replay.OOM != nil {
+	if err == nil && sim.Replay.OOM != nil && !s.limitedByGPU() && s.MemoryLimit == 0 {
 		err = errors.New("it takes more than 1 PiB, beyond which nothing is simulated") // caching.Config without limits
 	}
 	if wrong, ok := errors.AsType[*program.MatchError](err); ok {

@@ -11,7 +11,7 @@ import (
 const spareBytes = 18 << 20
 
 // A headroom is what an upper bound leaves above the most that a run reserves, in addition to spareBytes.
-// docs/ACCURACY.md says how the shares were found, and how often the bound holds.
+// docs/accuracy.md says how the shares were found, and how often the bound holds.
 type headroom struct {
 	share float64 // of what is reserved: requests that are a little larger than simulated
 	// One request that no cached block serves, where a measured run has one: a share of the largest request, and of
@@ -40,7 +40,7 @@ func headroomOf(infer bool) headroom {
 // And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room
 // for a request that no cached block serves.
 //
-// docs/ACCURACY.md has what this rests on. Of a recording see recordedDoubts.
+// docs/accuracy.md has what this rests on. Of a recording see recordedDoubts.
 func upperBound(s *Simulation, cfg caching.Config, spare headroom) int64 {
 	var replays group
 	log := s.Run.Log

@@ -57,6 +57,11 @@ func (c *Check) newBase(f *budget.File, job forge.Job) (*base, error) {
 		b.rev = c.Base
 	case f.Base.Text == "" || job.CI && noStart == nil && !b.says(start, f):
 		// Nothing is named, or this change names it: it could name a commit that has grown already.
+		if f.Base.Text != "" {
+			if _, err = b.named(f.Base.Text); err != nil {
+				return nil, &Placed{err, f.Path, f.Base.Line}
+			}
+		}
 		if b.commit = start; noStart != nil {
 			return nil, noStart
 		}

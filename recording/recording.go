@@ -1,5 +1,5 @@
 // Package recording holds training steps that PyTorch ran on fake tensors and the Python package wrote down: every ATen
-// call, every storage's birth and death, in order. docs/recording.md describes the file.
+// call, every storage's birth and death, in order. docs/recording-format.md describes the file.
 package recording
 
 import (

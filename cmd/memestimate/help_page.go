@@ -104,7 +104,7 @@ const recordsFirst = "records"
 // writeFirstScreen writes what somebody new needs, in no more lines than a terminal of 24 shows.
 func writeFirstScreen(b *strings.Builder, cmd *cobra.Command, width int) {
 	b.WriteString(reflow(cmd.Short+".", width))
-	b.WriteString(reflow("Usage: "+cmd.UseLine()+" (MODEL: ONNX file, recording or built-in name)", width))
+	b.WriteString(reflow("Usage: "+cmd.UseLine()+" (script, HF model, ONNX, recording)", width))
 	fmt.Fprintf(b, "\n%s\n\n", strings.TrimRight(cmd.Example, "\n"))
 	first := pflag.NewFlagSet("", pflag.ContinueOnError)
 	first.SortFlags = false

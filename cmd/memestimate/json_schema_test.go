@@ -176,6 +176,10 @@ func TestOutputsAreValid(t *testing.T) {
 	check(t, os.Chmod(filepath.Join(dir, "sinfo"), 0o777))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	held := map[string]bool{}
+	message := filepath.Join(t.TempDir(), "message.txt")
+	write(t, message, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "+
+		"79.25 GiB of which 1.10 GiB is free. Process 4242 has 78.10 GiB memory in use. Of the allocated memory 70.00 GiB is "+
+		"allocated by PyTorch, and 6.50 GiB is reserved by PyTorch but unallocated.")
 	for _, tt := range []struct {
 		form string
 		args []string
@@ -198,6 +202,7 @@ func TestOutputsAreValid(t *testing.T) {
 		{"gpus", []string{"gpus"}, 0},
 		{"snapshot-show", []string{"snapshot", "show", snapshots + "oom.pickle.gz"}, 0},
 		{"snapshot-show", []string{"snapshot", "show", snapshots + "resnet50_seed.pickle.gz"}, 0},
+		{"explain", []string{"explain", message}, 0},
 		{"snapshot-top", []string{"snapshot", "top", snapshots + "resnet50_seed.pickle.gz"}, 0},
 		{"snapshot-diff", []string{"snapshot", "diff", snapshots + "mem_track_0.pickle.gz",
 			snapshots + "mem_track_1_model.pickle.gz"}, 0},

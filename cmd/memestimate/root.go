@@ -21,23 +21,23 @@ func rootCommand(e *env, subs []subcommand) *cobra.Command {
 	var auto autoDevice
 	var version bool
 	root := &cobra.Command{
-		Use:   "memestimate MODEL",
+		Use:   "memestimate WHAT",
 		Short: "How much GPU memory a PyTorch training step takes, without a GPU",
 		Long: `Memestimate tells how much GPU memory a PyTorch training step or inference takes, and
 where it goes, without a GPU: a script is run on a pretended one, and of an ONNX graph
 the step is simulated, allocation by allocation.
 
-For a script, "memestimate train.py --help" tells its flags, which come before it.
+WHAT is a script of Python, a model of the Hugging Face Hub or its config.json, an ONNX
+file, a recording, "-" for standard input, or the name of a built-in model. Of two
+recordings at two batch sizes every other --batch follows.
 
-MODEL is a path, "-" for standard input, or the name of a built-in model. The path may be that of a
-recording, which the Python package makes of any training step; two of them, at two
-batch sizes, give every other --batch.
+For a script, "memestimate train.py --help" tells its flags, which come before it.
 
 Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input,
 4 device, 5 output could not be written, 70 a bug of ours.`,
-		Example: `  memestimate resnet50 --batch 32
-  memestimate model.onnx --batch 8 --dim sequence=512 --gpu 4090
-  memestimate fit resnet50 --gpu a100-80gb --precision amp-bf16`,
+		Example: `  memestimate train.py --its-arguments
+  memestimate meta-llama/Llama-3.1-8B --qlora 16 --seq 2048 --gpu rtx-4090
+  memestimate resnet50 --batch 32 --precision amp-bf16 --gpu t4`,
 		Args: cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeModel,

@@ -98,7 +98,7 @@ def test_ddp_looks_for_what_is_not_used(rec: memestimate.Recorder, setting: str)
 def test_ddp_of_a_static_graph(rec: memestimate.Recorder, tmp_path: Path, reentrant: bool) -> None:
     """It reduces the first gradients at the end of backward, beside which they are, and makes its buckets anew last.
 
-    Its old buckets were there in the third step in nine of ten measured ranks: docs/ACCURACY.md.
+    Its old buckets were there in the third step in nine of ten measured ranks: docs/accuracy.md.
     """
     seen: list[int] = []
 

@@ -19,7 +19,7 @@ type Device struct {
 	BLASWorkspace   int64 // what PyTorch keeps for each thread that uses cuBLAS
 	LtWorkspace     int64 // likewise cublasLt
 	Measured        bool  // the rules were measured on this device
-	Judged          bool  // predictions for it were compared with runs that others published: see docs/ACCURACY.md
+	Judged          bool  // predictions for it were compared with runs that others published: see docs/accuracy.md
 	// of another maker, or a size: nothing is known but the memory, and what a run takes is that on another device
 	MemoryOnly bool
 }

@@ -171,7 +171,7 @@ func (s ConvShape) work(pass ConvPass, d gpu.Device) (w convWork, ok bool) {
 // worksInNCHW reports whether cuDNN has kernels made for the capability that take float32 in NCHW: the smaller chips of
 // Ampere, and Ada (sm86_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw in published profiles of an RTX 4090
 // and others). Hopper's tensor cores read NHWC, and what they work on is copied. Nothing was measured on these chips:
-// docs/ACCURACY.md judges it on published runs of an RTX 4060 and an RTX 3060, which also show no partial gradients.
+// docs/accuracy.md judges it on published runs of an RTX 4060 and an RTX 3060, which also show no partial gradients.
 func worksInNCHW(c gpu.Capability) bool { return c.Major == 8 && c.Minor >= 6 }
 
 // CuDNNDepthwise reports whether a row-major depthwise convolution in float16 is left to cuDNN: square

@@ -46,11 +46,6 @@ func FoldedFrom(t *onnxload.Tensor) iter.Seq[string] {
 	}
 }
 
-// IsView reports whether torch.export named a value after an operator whose result lies in what it is given.
-func IsView(name string) bool {
-	return views[operatorOf(name)]
-}
-
 // isRepeated reports whether a constant is another that the exporter repeated, adj.repeat(batch, 1, 1): no module has
 // such a parameter, and the program makes it whenever it runs.
 func isRepeated(name string, t *onnxload.Tensor) bool {

@@ -1,4 +1,4 @@
-"""Writing a recording: format ``memestimate-recording/1`` (docs/recording.md).
+"""Writing a recording: format ``memestimate-recording/1`` (docs/recording-format.md).
 
 A recording is a gzip stream of lines. The first is a header object; the others are JSON
 arrays whose first element says what they are: definitions of operators, tensor layouts,

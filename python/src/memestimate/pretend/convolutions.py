@@ -66,7 +66,7 @@ _HOPPER = {
 
 
 class Asked(NamedTuple):
-    """One pass of a convolution, as the program tells them apart: docs/recording.md."""
+    """One pass of a convolution, as the program tells them apart: docs/recording-format.md."""
 
     operation: str
     dtype: str
