@@ -112,28 +112,26 @@ func TestRetriesDoNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for less := int64(1); ; less += 4 << 20 {
-		g := gpu.Default()
-		g.ID, g.Memory = "short", r.Peak.Device-less
-		s := estimate.Step{GPU: g, Limited: true}
-		short, err := estimate.Recorded(rec, estimate.Options{Step: &s})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if short.OOM != nil {
-			t.Fatalf("it runs out %d bytes short, and never retries", less)
-		}
-		short.Judge(s, 0, estimate.Predicted)
-		if short.Retries == 0 {
-			t.Fatalf("%d bytes short it neither retries nor runs out", less)
-		}
-		if short.OK() || short.Peak.Device != r.Peak.Device {
-			t.Errorf("%d bytes short by retries: %+v, %+v", less, short.Fits, short.Peak)
-		}
-		err = verdict(source{arg: path}, short, true)
-		if err == nil || !strings.Contains(report.Judgement(&short.Fits[0]), "too much") {
-			t.Errorf("the verdict is %v", err)
-		}
-		return
+	const less = 1 // byte
+	g := gpu.Default()
+	g.ID, g.Memory = "short", r.Peak.Device-less
+	s := estimate.Step{GPU: g, Limited: true}
+	short, err := estimate.Recorded(rec, estimate.Options{Step: &s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if short.OOM != nil {
+		t.Fatalf("it runs out %d bytes short, and never retries", less)
+	}
+	short.Judge(s, 0, estimate.Predicted)
+	if short.Retries == 0 {
+		t.Fatalf("%d bytes short it neither retries nor runs out", less)
+	}
+	if short.OK() || short.Peak.Device != r.Peak.Device {
+		t.Errorf("%d bytes short by retries: %+v, %+v", less, short.Fits, short.Peak)
+	}
+	err = verdict(source{arg: path}, short, true)
+	if err == nil || !strings.Contains(report.Judgement(&short.Fits[0]), "too much") {
+		t.Errorf("the verdict is %v", err)
 	}
 }
