@@ -114,7 +114,7 @@ func (c *checking) run(e *env, compare bool, o *output) (*gate.Outcome, error) {
 	if errors.Is(out.Err, errRead) {
 		return nil, out.Err
 	}
-	if errors.Is(out.Err, git.ErrRevision) {
+	if check.Base != "" && errors.Is(out.Err, git.ErrRevision) {
 		out.Err = fail(exitUsage, "%w", out.Err)
 	}
 	var at *budget.Error
