@@ -55,7 +55,7 @@ def door(tmp_path: Path, program: Path) -> Door:
 def test_a_script_is_recorded_and_answered(door: Door) -> None:
     done = door("--full=false", "--gpu", "t4", "--recording", "kept.mrec", "train.py", "--width", "1024")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("train.py: training as recorded\nfits Tesla T4: ")
+    assert done.stdout.startswith("train.py, batch 4: fits Tesla T4: ")
     assert "a step" in done.stderr
     read = door("--full=false", "--gpu", "t4", "kept.mrec")
     assert done.stdout.partition("\n")[2] == read.stdout.partition("\n")[2]
@@ -131,7 +131,7 @@ def test_a_configuration_and_the_ways_to_train_it(door: Door) -> None:
     done = door(*words)
     assert done.returncode == 0, done.stderr
     answer, _, table = done.stdout.partition("\n\nways to train it")
-    assert answer.startswith("tiny+LoRA-4+checkpointing, batch 1, seq 16: training as recorded\nfits Tesla T4: ")
+    assert answer.startswith("tiny+LoRA-4+checkpointing, batch 1, seq 16: fits Tesla T4: ")
     ways = [line[:40].strip() for line in table.splitlines()[1:]]
     assert ways == [
         "LoRA r=4, 1 x 16, checkpointing",

@@ -38,12 +38,12 @@ def test_program(tmp_path: Path, name: str) -> None:
     with memestimate.record(tmp_path / "x") as recorder:
         steps = programs()[name]()
         next(steps)
-        ready = recorder.storages.peak
+        ready = recorder.storages.highest
         next(steps)
-        assert recorder.storages.peak > ready
+        assert recorder.storages.highest > ready
         steps.close()
     recording = Recording(tmp_path / "x")
-    assert recording.peak() == recorder.storages.peak
+    assert recording.peak() == recorder.storages.highest
     assert len(recording.calls()) > 10
 
 

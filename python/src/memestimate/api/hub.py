@@ -34,7 +34,7 @@ def read(config: str | os.PathLike[str] | PretrainedConfig) -> PretrainedConfig:
         return config
     path = Path(config)
     if not path.exists():
-        if isinstance(config, str) and _NAME.fullmatch(config):
+        if isinstance(config, str) and path.suffix != ".json" and _NAME.fullmatch(config):
             return _named(config)
         raise FileNotFoundError(f"{path}: no such configuration; download the model's config.json first")
     try:

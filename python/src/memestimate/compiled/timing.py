@@ -89,16 +89,14 @@ class Timing:
             with on_gpu():
                 return benchmark(choices, *args, **kwargs)
 
-        def chosen(
-            cache: Any, name: str, choices: Any, nodes: Any, layout: Any, gen: Any = None, *args: Any, **kwargs: Any
-        ) -> Any:
+        def chosen(cache: Any, name: str, choices: Any, nodes: Any, layout: Any, *args: Any, **kwargs: Any) -> Any:
             key = name, algorithms.create_inputs_key(nodes)
             alone = len(choices) == 1 and layout.device.type == "cuda"  # as there is no template here
             if alone and (config.max_autotune or config.max_autotune_gemm) and key not in tried:
                 tried.add(key)
-                trial(choices, nodes, layout, gen)
+                trial(choices, nodes, layout, args[0] if args else kwargs.get("input_gen_fns"))
             kwargs["return_multi_template"] = False  # which waits for what a template may be fused with
-            return call(cache, name, choices, nodes, layout, gen, *args, **kwargs)
+            return call(cache, name, choices, nodes, layout, *args, **kwargs)
 
         patches.set(kind, "__call__", chosen)
         for name in ("benchmark_in_current_process", "benchmark_in_sub_process"):
