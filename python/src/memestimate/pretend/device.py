@@ -225,18 +225,16 @@ class Device:
         def state(device: Any = "cuda") -> torch.Tensor:
             return torch.zeros(16, dtype=torch.uint8, device="cpu")  # seed and offset
 
-        def nothing(*_: Any, **__: Any) -> None:
-            return None
+        def silent() -> Answer:
+            def nothing(*_: Any, **__: Any) -> None:
+                return None
 
-        return {
+            return nothing  # one for each name: Dynamo tells functions apart by identity
+
+        names = ("set_rng_state", "set_rng_state_all", "manual_seed", "manual_seed_all", "seed", "seed_all")
+        return {name: silent() for name in names} | {
             "get_rng_state": state,
             "get_rng_state_all": lambda: [state() for _ in range(self._session.gpus)],
-            "set_rng_state": nothing,
-            "set_rng_state_all": nothing,
-            "manual_seed": nothing,
-            "manual_seed_all": nothing,
-            "seed": nothing,
-            "seed_all": nothing,
             "initial_seed": lambda: 0,
         }
 
