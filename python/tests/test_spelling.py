@@ -136,6 +136,7 @@ def test_criteria_that_are_refused() -> None:
         spelling.loss(3)
 
 
+@pytest.mark.usefixtures("program")
 def test_words_and_objects_are_the_same_step() -> None:
     model, x, y = nn.Linear(64, 8), torch.randn(16, 64), torch.randint(0, 8, (16,))
     told = estimate(model, x, labels=y, loss="ce", optimizer="SGD(momentum=0.9)", precision="bf16-mixed", gpu="4090")
