@@ -154,22 +154,26 @@ type scriptError struct{ code int }
 // Error says with which code.
 func (s *scriptError) Error() string { return fmt.Sprintf("exit code %d", s.code) }
 
+// ready checks where the answer goes, and returns the GPU, the interpreter and the package to record with, which the
+// caller deletes.
+func (r *recorder) ready(e *env, in source) (device, path string, p *pythonPackage, err error) {
+	if err = r.out.check(in); err == nil {
+		device, err = r.device(e)
+	}
+	if err == nil {
+		path, err = interpreter(e, r.python)
+	}
+	if err == nil {
+		p, err = unpackPython(e)
+	}
+	return device, path, p, err
+}
+
 // estimate records with Python and answers the question about the recording. words are the arguments of the Python
 // package for a device and a file.
 func (r *recorder) estimate(ctx context.Context, e *env, cmd *cobra.Command, in source,
 	words func(device, file string) []string) error {
-	if err := r.out.check(in); err != nil {
-		return err
-	}
-	device, err := r.device(e)
-	if err != nil {
-		return err
-	}
-	path, err := interpreter(e, r.python)
-	if err != nil {
-		return err
-	}
-	p, err := unpackPython(e)
+	device, path, p, err := r.ready(e, in)
 	if err != nil {
 		return err
 	}

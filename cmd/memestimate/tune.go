@@ -166,18 +166,7 @@ func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word 
 	if t.settings.batch = t.way.Batch; t.way.Seq > 0 {
 		in.sizes = map[string]int64{"seq": t.way.Seq}
 	}
-	if err := t.out.check(in); err != nil {
-		return err
-	}
-	device, err := t.device(e)
-	if err != nil {
-		return err
-	}
-	path, err := interpreter(e, t.python)
-	if err != nil {
-		return err
-	}
-	p, err := unpackPython(e)
+	device, path, p, err := t.ready(e, in)
 	if err != nil {
 		return err
 	}
