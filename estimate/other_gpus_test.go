@@ -55,7 +55,7 @@ func (r *publishedRun) device(t *testing.T) gpu.Device {
 // step is xMem's loop: four iterations in float32 with the optimizers' defaults.
 func (r *publishedRun) step(t *testing.T) Step {
 	return Step{Settings: torch.Settings{Precision: torch.FP32, Optimizer: r.Optimizer, Loss: "cross-entropy"},
-		GPU: r.device(t), Limited: true, Profile: Profile{Context: bareContext}}
+		GPU: r.device(t), Limited: true, process: bareContext}
 }
 
 // graph predicts the run of a network of images from its graph.

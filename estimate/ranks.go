@@ -31,7 +31,6 @@ func (s *Step) on(d gpu.Device) gpu.Device {
 		d = s.GPU.Like(d)
 	}
 	d.Memory = cmp.Or(s.memory, d.Memory)
-	d.BLASWorkspace = cmp.Or(s.Profile.BLASWorkspace, d.BLASWorkspace)
 	return d
 }
 

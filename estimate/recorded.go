@@ -53,7 +53,7 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		return nil, err
 	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
-	if rec.WorldSize > 1 && step.Profile.Context == 0 {
+	if rec.WorldSize > 1 && step.process == 0 {
 		r.NCCL = gpu.NCCL
 	}
 	r.Depends = dependence(rec)
@@ -183,8 +183,8 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	if rec.WorldSize > 1 {
 		sim.Context += gpu.NCCL
 	}
-	if s.Profile.Context > 0 {
-		sim.Context = s.Profile.Context
+	if s.process > 0 {
+		sim.Context = s.process
 	}
 	cfg := caching.Config{Options: options, Limit: s.MemoryLimit, Total: device.Memory}
 	if s.unlimited {

@@ -140,7 +140,7 @@ func TestSearchesFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]Step{
-		"alone": {}, "ddp": {Plan: program.Plan{GPUs: 4}}, "a larger context": {Profile: Profile{Context: 3 << 30}},
+		"alone": {}, "ddp": {Plan: program.Plan{GPUs: 4}}, "a larger context": {process: 3 << 30},
 	}
 	for name, s := range tests {
 		figures := func(benchmark bool, memory int64) [4]int64 {

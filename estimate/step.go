@@ -24,7 +24,8 @@ type Step struct {
 	GPU         gpu.Device // the zero device is the default one without a limit of its memory
 	Limited     bool       // the GPU's memory is a limit too
 	Record      bool       // keep what blocks are for, for a snapshot or a picture
-	Profile     Profile
+
+	process int64 // bytes of the process beyond the allocator, where they were measured
 
 	memory int64 // of the device, where a batch is searched that fits so much; 0 is the GPU's
 
@@ -33,13 +34,6 @@ type Step struct {
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
 	steps int         // how many to simulate; 0 is as many as eager does
 	known torch.Known // by a run of another step
-}
-
-// A Profile is what was measured where the run will be: it replaces what is known of the device.
-// The zero Profile replaces nothing.
-type Profile struct {
-	Context       int64 // bytes of the process beyond the allocator; 0 leaves them
-	BLASWorkspace int64 // bytes that cuBLAS keeps for each thread; 0 leaves them
 }
 
 // Check says whether the names and settings of a step are known. Simulate fails on the same.
@@ -202,8 +196,8 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 // context is what the process takes beyond the allocator where so many of its threads use cuBLAS and cuDNN, and the
 // part of it that is NCCL's.
 func (s *Step) context(d gpu.Device, blas, dnn int) (bytes, nccl int64) {
-	if s.Profile.Context > 0 {
-		return s.Profile.Context, 0
+	if s.process > 0 {
+		return s.process, 0
 	}
 	if s.GPUs > 1 && !s.Infer {
 		nccl = cmp.Or(s.NCCL, gpu.NCCL)

@@ -97,7 +97,7 @@ func (l *Labeler) Live(x Live) string {
 		return fmt.Sprintf("0x%x:%s", x.Addr, l.s.SiteOf(x, false))
 	}
 	if x.Event >= 0 {
-		return l.Event(l.s.Trace(l.device).At(x.Event))
+		return l.event(l.s.Trace(l.device).At(x.Event))
 	}
 	switch l.by {
 	case "stream":
@@ -111,8 +111,8 @@ func (l *Labeler) Live(x Live) string {
 	return l.stack(x.Stack)
 }
 
-// Event labels an event.
-func (l *Labeler) Event(e *Event) string {
+// event labels an event.
+func (l *Labeler) event(e *Event) string {
 	n := &l.s.Notes[e.Note]
 	or := func(s, other string) string {
 		if s == "" {
@@ -159,8 +159,6 @@ func (l *Labeler) stack(id StackID) string {
 	}
 	text := ""
 	switch l.by {
-	case "user":
-		text = l.s.UserSite(id)
 	case "phase":
 		if text = l.s.Phase(id); text == "" {
 			text = NoStack
@@ -199,9 +197,6 @@ func (l *Labeler) match(id StackID) string {
 func plainName(s string) bool {
 	return s != "" && !strings.ContainsAny(s, `.*+?()[]{}|^$\`)
 }
-
-// Matches says whether a frame of a stack matches the pattern of "regex".
-func (l *Labeler) Matches(id StackID) bool { return l.stack(id) != NoMatch }
 
 // StackText is a whole stack on one line, innermost frame first.
 func (s *Snapshot) StackText(id StackID, between string) string {

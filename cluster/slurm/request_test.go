@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -142,25 +141,4 @@ func FuzzParseNodes(f *testing.F) {
 		}
 		Choose(nodes, Need{Bytes: gib, GPUs: 2, Share: true}, cluster.Sizes{})
 	})
-}
-
-func TestExitCode(t *testing.T) {
-	for out, want := range map[string]string{
-		"JobId=1 JobState=RUNNING ExitCode=0:0\n":                                          "0 false",
-		"JobId=1 JobState=COMPLETED ExitCode=0:0\n":                                        "0 true",
-		"JobId=1 JobState=FAILED Reason=NonZeroExitCode ExitCode=7:0\n":                    "7 true",
-		"JobId=1 JobState=FAILED ExitCode=0:9\n":                                           "137 true",
-		"JobId=1 JobState=CANCELLED ExitCode=0:0\n":                                        "143 true",
-		"JobId=1 JobState=TIMEOUT ExitCode=0:0\n":                                          "1 true",
-		"JobId=2 JobState=COMPLETED ExitCode=0:0\nJobId=1 JobState=PENDING ExitCode=0:0\n": "0 false",
-		"JobId=2 JobState=FAILED ExitCode=2:0\nJobId=1 JobState=COMPLETED ExitCode=0:0\n":  "2 true",
-		"JobId=17 JobState=FAILED ExitCode=256:0":                                          "1 true",
-		"JobId=17 JobState=FAILED ExitCode=-1:0":                                           "255 true",
-		"":                                                                                 "0 false",
-	} {
-		code, ended := ExitCode(out)
-		if got := fmt.Sprint(code, ended); got != want {
-			t.Errorf("%q: %s, want %s", out, got, want)
-		}
-	}
 }

@@ -60,8 +60,7 @@ func TestBombs(t *testing.T) {
 		files = append(files, path)
 	}
 	commands := []string{"X", "table X", "shapes X", "fit X --gpu t4", "diff HONEST X", "diff X HONEST",
-		"compare X HONEST", "compare HONEST X", "snapshot show X", "snapshot top X", "check --config X",
-		"HONEST --profile X"}
+		"compare X HONEST", "compare HONEST X", "snapshot show X", "snapshot top X", "check --config X"}
 	for _, file := range files {
 		for _, command := range commands {
 			refused(t, strings.NewReplacer("X", file, "HONEST", honest).Replace(command))
@@ -73,9 +72,7 @@ func TestBombs(t *testing.T) {
 func TestPipesNobodyWrites(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	makePipe(t, pipe)
-	for _, command := range []string{"check --config X", "mlp --batch 2 --profile X"} {
-		refused(t, strings.ReplaceAll(command, "X", pipe))
-	}
+	refused(t, "check --config "+pipe)
 }
 
 // refused fails the test unless a command says in one line what is wrong with a file, and a hint at most.

@@ -113,7 +113,7 @@ func TestSettingsAreFlags(t *testing.T) {
 			t.Errorf("there is no flag --%s", name)
 		}
 	}
-	machine := []string{"memory-limit", "nccl", "profile", "bucket-cap"} // of where the step runs
+	machine := []string{"memory-limit", "nccl", "bucket-cap"} // of where the step runs
 	steps := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(stepFlags).defaults(steps)
 	addFlags(steps, append(new(stepFlags).rows(), new(stepFlags).parallelRows()...))

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 
 	"github.com/memestimate/memestimate/estimate"
@@ -16,12 +15,9 @@ import (
 
 // A comparing is a compare command as the command line describes it.
 type comparing struct {
-	settings  settings
-	device    deviceFlag
-	process   limitValue
-	calibrate string
-	tolerance float64
-	out       output
+	settings settings
+	device   deviceFlag
+	out      output
 }
 
 // compareCommand sets a prediction beside a measurement.
@@ -36,14 +32,9 @@ which one side has more, the largest disagreements first. Then one step of both 
 where they part for the first time, and what they hold within each module.
 
 A snapshot names no categories. They follow from when memory was taken and given back and by whom,
-so record with stacks. What was there before the recording began is unknown.
-
---calibrate writes a profile of what was measured, which --profile gives to later estimates: the
-workspace of cuBLAS and, when --process says what nvidia-smi showed for the process, its context.`,
-		Example: `  memestimate compare resnet50 measured.pickle --batch 32 --optimizer sgdm
-  memestimate compare model.onnx measured.pickle --batch 8 --calibrate here.json --process 4084MiB
-  memestimate model.onnx --batch 64 --profile here.json`,
-		Args: exactly("MODEL", "FILE"),
+so record with stacks. What was there before the recording began is unknown.`,
+		Example: `  memestimate compare resnet50 measured.pickle --batch 32 --optimizer sgdm`,
+		Args:    exactly("MODEL", "FILE"),
 
 		ValidArgsFunction: completeModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,11 +43,6 @@ workspace of cuBLAS and, when --process says what nvidia-smi showed for the proc
 	}
 	c.settings.flags(cmd.Flags())
 	c.device.flag(cmd)
-	cmd.Flags().StringVar(&c.calibrate, "calibrate", "",
-		"write what was learnt of this machine to this file, as a profile")
-	cmd.Flags().Var(&c.process, "process", "what nvidia-smi showed for the process at most, for --calibrate")
-	cmd.Flags().Float64Var(&c.tolerance, "tolerance", 0,
-		"fail, with exit code 1, when the predicted peak is off by more than this percentage; 0 for never")
 	c.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
 	return cmd
 }
@@ -64,23 +50,11 @@ workspace of cuBLAS and, when --process says what nvidia-smi showed for the proc
 func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	in, measured := resolve(arg), snapshotSource(e, file)
 	in.all = hintArg(arg) + " " + hintArg(file)
-	switch {
-	case arg == "-" && file == "-":
-		return usagef("compare: MODEL and FILE cannot both be standard input")
-	case c.process != 0 && c.calibrate == "":
-		return usagef("compare: --process goes with --calibrate")
-	case c.tolerance < 0 || math.IsNaN(c.tolerance):
-		return usagef("compare: --tolerance %v: want a percentage from 0", c.tolerance)
-	}
-	profile := fileSource(c.settings.run.profile)
-	if err := c.out.check(in, measured, profile); err != nil {
+	if err := onceStdin([]string{arg, file}); err != nil {
 		return err
 	}
-	if err := notRead("calibrate", c.calibrate, in, measured, profile); err != nil {
+	if err := c.out.check(in, measured); err != nil {
 		return err
-	}
-	if sameFile(c.calibrate, c.out.file) {
-		return usagef("compare: --calibrate %s is the --output as well", quoteArg(c.calibrate))
 	}
 	r, err := c.settings.answer(e, cmd.CommandPath(), in, &questions{record: c.out.format == "html", compared: true})
 	if err != nil {
@@ -101,48 +75,14 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if err != nil {
 		return fail(exitInput, "%s: %w", quoteArg(file), err)
 	}
-	h := played.History
-	if h.Allocated.Bytes == 0 {
+	if played.History.Allocated.Bytes == 0 {
 		return fail(exitInput, "%s: it shows no allocation of device %d: there is nothing to compare with", quoteArg(file),
 			device)
 	}
 	played.Infer()
 	both := compare.Runs(r, played)
 	both.Model, both.File = r.Model.Name, measured.name
-	if c.calibrate != "" {
-		if err := c.learn(both, r, s, h, device); err != nil {
-			return err
-		}
-	}
-	err = c.out.write(e, func(w io.Writer) error { return c.write(w, e, r, both, s, file, device) })
-	if err != nil {
-		return err
-	}
-	if p := both.Peaks[0]; c.tolerance > 0 && 100*math.Abs(float64(p.Difference)) > c.tolerance*float64(p.Measured) {
-		return fail(exitNo, "%s: the predicted peak is %s off, more than %v %%", quoteArg(arg), percent(p), c.tolerance)
-	}
-	return nil
-}
-
-// learn writes the profile, and says in the notes what it holds.
-func (c *comparing) learn(both *compare.Comparison, r *estimate.Report, s *snapshot.Snapshot, h *snapshot.History,
-	device int) error {
-	p := &profile{Schema: profileForm, Source: both.File}
-	if c.process != 0 {
-		if p.Context = int64(c.process) - h.Reserved.Bytes; p.Context <= 0 {
-			return usagef("compare: --process %s is not more than the %s that the allocator reserved",
-				report.Size(int64(c.process)), report.Size(h.Reserved.Bytes))
-		}
-		both.Note("learnt: the process takes %s beyond the allocator", report.Size(p.Context))
-	}
-	if p.BLASWorkspace = compare.BLASWorkspace(s, device, r); p.BLASWorkspace > 0 {
-		both.Note("learnt: cuBLAS keeps %s for each thread", report.Size(p.BLASWorkspace))
-	}
-	if p.Context == 0 && p.BLASWorkspace == 0 {
-		return fail(exitInput, "%s: nothing to learn: it shows no workspace of cuBLAS",
-			quoteArg(both.File)).withHint("--process SIZE, what nvidia-smi showed for the process, gives the context")
-	}
-	return writeProfile(c.calibrate, p)
+	return c.out.write(e, func(w io.Writer) error { return c.write(w, e, r, both, s, file, device) })
 }
 
 func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare.Comparison, s *snapshot.Snapshot,

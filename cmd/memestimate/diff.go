@@ -35,7 +35,7 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 		ValidArgsFunction: completeModels(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			base, head := resolve(args[0]), resolve(args[1])
-			if err := o.check(base, head, fileSource(m.run.profile)); err != nil {
+			if err := o.check(base, head); err != nil {
 				return err
 			}
 			if base.arg == "-" && head.arg == "-" {

@@ -21,21 +21,17 @@ var estimateFormats = []string{"text", "markdown", "csv", "json", "html", "model
 
 // runEstimate is the main job: a MODEL in, a report out. The report is written whatever it says;
 // that the run does not fit is an error after it.
-func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *questions, auto *autoDevice, o *output) error {
+func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *questions, o *output) error {
 	if in.arg == "-" && e.stdinName != "" {
 		in.name = e.stdinName
 	}
-	if err := o.check(in, fileSource(s.run.profile)); err != nil {
+	if err := o.check(in); err != nil {
 		return err
 	}
-	if err := auto.check(cmd.Flags()); err != nil {
-		return err
+	if cmd.Flags().Changed("confidence") && a.budget == 0 && s.run.gpu == "" {
+		return usagef("--confidence goes with --budget or --gpu")
 	}
-	if cmd.Flags().Changed("confidence") && a.budget == 0 && s.run.gpu == "" && !auto.on {
-		return usagef("--confidence goes with --budget, --gpu or --auto-device")
-	}
-	auto.sure = a.sure.value()
-	if err := notRead("snapshot", a.snapshot, in, fileSource(s.run.profile)); err != nil {
+	if err := notRead("snapshot", a.snapshot, in); err != nil {
 		return err
 	}
 	if sameFile(a.snapshot, o.file) {
@@ -91,10 +87,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 			x.err = nil // the answer has said it, on the same screen
 		}
 	}
-	if err != nil || !auto.on {
-		return err
-	}
-	return auto.answer(e, r, o)
+	return err
 }
 
 // estimate reads a model and answers the question that the settings ask.

@@ -83,7 +83,7 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	if in.arg == "-" && e.stdinName != "" {
 		in.name = e.stdinName
 	}
-	if err := f.out.check(in, fileSource(f.settings.run.profile)); err != nil {
+	if err := f.out.check(in); err != nil {
 		return err
 	}
 	if err := f.settings.run.contradiction(); err != nil {

@@ -144,7 +144,6 @@ func (r *stepFlags) rows() []flagRow {
 				"matches, or around the model's repeated blocks: blocks, or blocks:8 for the first of them"},
 		{"checkpoint-reentrant", training | inRecording, &p.Reentrant, "torch.utils.checkpoint with use_reentrant=True"},
 		{"compile", training | inRecording, &p.Compile, "torch.compile(model): recordings have it, an ONNX graph does not"},
-		{"profile", 0, &r.profile, "a profile that compare --calibrate wrote: context and workspaces as measured"},
 		{"gpu", 0, gpuValue(&r.gpu),
 			`the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`},
 		{"memory-limit", 0, &r.limit,

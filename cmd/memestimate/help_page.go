@@ -35,7 +35,7 @@ var flagGroups = sync.OnceValue(func() []flagGroup {
 		{"Does it fit", fit},
 		{"Several GPUs", flagsOf(0, s.run.parallelRows())},
 		{"Output", output},
-		{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization",
+		{"This machine's GPUs", []string{"count", "margin", "min-free", "min-total", "max-utilization",
 			"policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
 	}
 })

@@ -37,12 +37,11 @@ func TestContradictionsAreRefused(t *testing.T) {
 			"--snapshot " + quoteArg(same) + " is the --output as well"},
 		{"fit resnet18 --gpu t4 --memory 0", `--memory: "0" leaves no memory`},
 		{"table resnet18 --batch 2 --memory-limit 0", `--memory-limit: "0" leaves no memory`},
-		{"compare resnet18 f --calibrate p --process 0", `--process: "0" leaves no memory`},
 		{"run --need 0 -- true", `--need: "0" leaves no memory`},
 		{"resnet18 --batch 2 --snapshot -", "--snapshot - is standard output, which has the report"},
 		{"resnet18 --batch 2 --stats --format csv", "--stats has no place in --format csv"},
 		{"resnet18 --batch 2 --what-if --format modelsize", "--what-if has no place in --format modelsize"},
-		{"resnet18 --batch 2 --confidence safe", "--confidence goes with --budget, --gpu or --auto-device"},
+		{"resnet18 --batch 2 --confidence safe", "--confidence goes with --budget or --gpu"},
 		{"table resnet18 --batch 2 --format json --top 3", "--top has no place in --format json"},
 		{"shapes resnet18 --optimizer sgd", "unknown flag: --optimizer"},
 		{"devices --interval 5s", "--interval goes with --watch"},
@@ -125,10 +124,7 @@ func TestFilesWithoutEnd(t *testing.T) {
 		t.Skip("no /dev/zero")
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"mlp --batch 2 --profile /dev/zero", "memestimate: /dev/zero: more than 1.00 MiB, which a profile never has\n"},
 		{"check --config /dev/zero", "memestimate: /dev/zero: more than 1.00 MiB, which a budget file never has\n"},
-		{"mlp --batch 2 --profile nonesuch", "memestimate: nonesuch: no such file\n"},
-		{"mlp --batch 2 --profile .", "memestimate: .: is a directory\n"},
 	} {
 		stdout, stderr, code := try(t, strings.Fields(tt.args)...)
 		if code != exitInput || stdout != "" || stderr != tt.want {
@@ -142,16 +138,12 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "memestimate.yaml", "settings: {batch: 2}\nmodels: m.onnx\n")
 	write(t, "m.onnx", "a model")
-	write(t, "p.json", "a profile")
 	write(t, "s.pickle", "a snapshot")
 	for _, args := range []string{
 		"check -o memestimate.yaml", "check -o m.onnx", "check -f markdown -o m.onnx",
 		"comment -o memestimate.yaml", "comment -o m.onnx",
-		"m.onnx --profile p.json -o p.json", "m.onnx --snapshot m.onnx", "m.onnx --profile p.json --snapshot p.json",
-		"fit m.onnx --memory 1GiB --profile p.json -o p.json", "table m.onnx --profile p.json -o p.json",
-		"diff m.onnx m.onnx --profile p.json -o p.json",
-		"compare m.onnx s.pickle -o s.pickle", "compare m.onnx s.pickle --calibrate s.pickle",
-		"compare m.onnx s.pickle --calibrate m.onnx",
+		"m.onnx --snapshot m.onnx", "fit m.onnx --memory 1GiB -o m.onnx", "table m.onnx -o m.onnx",
+		"diff m.onnx m.onnx -o m.onnx", "compare m.onnx s.pickle -o s.pickle", "compare m.onnx s.pickle -o m.onnx",
 		"trace m.onnx -o m.onnx -- true", "snapshot show s.pickle -o s.pickle", "shapes m.onnx -o ./m.onnx",
 	} {
 		_, stderr, code := try(t, strings.Fields(args)...)
@@ -159,7 +151,7 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 			t.Errorf("%s: code %d, %s", args, code, stderr)
 		}
 	}
-	for name, want := range map[string]string{"m.onnx": "a model", "p.json": "a profile", "s.pickle": "a snapshot"} {
+	for name, want := range map[string]string{"m.onnx": "a model", "s.pickle": "a snapshot"} {
 		if data, err := os.ReadFile(name); err != nil || string(data) != want {
 			t.Errorf("%s is %q: %v", name, data, err)
 		}

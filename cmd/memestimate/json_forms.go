@@ -29,7 +29,6 @@ const (
 	fitForm          = "memestimate-fit/1"
 	checkForm        = gate.Schema
 	compareForm      = "memestimate-compare/1"
-	profileForm      = "memestimate-profile/1"
 	devicesForm      = "memestimate-devices/1"
 	runForm          = "memestimate-run/1"
 	traceForm        = "memestimate-trace/1"
@@ -43,7 +42,6 @@ const (
 	snapshotDiffForm = "memestimate-snapshot-diff/1"
 	replayForm       = "memestimate-snapshot-replay/1"
 	explainForm      = "memestimate-explain/1"
-	eventsForm       = "memestimate-snapshot-events/1"
 	errorForm        = "memestimate-error/1"
 )
 
@@ -138,15 +136,6 @@ type replayJSON struct {
 	File   string     `json:"file"`
 	Device int        `json:"device"`
 	Runs   []replayed `json:"runs"`
-}
-
-// eventList is the answer of snapshot events.
-type eventList struct {
-	Schema string      `json:"schema"`
-	File   string      `json:"file"`
-	Device int         `json:"device"`
-	Count  int         `json:"count"` // that the filters leave
-	Events []eventJSON `json:"events"`
 }
 
 // errorJSON is an error, on stderr, where the answer would be JSON.

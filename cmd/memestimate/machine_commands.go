@@ -26,7 +26,6 @@ func machineCommands() []subcommand {
 func machineSnapshotCommands(e *env) []*cobra.Command {
 	return []*cobra.Command{
 		snapshotTopCommand(e),
-		snapshotEventsCommand(e),
 		snapshotDiffCommand(e),
 		snapshotReplayCommand(e),
 	}

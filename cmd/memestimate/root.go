@@ -18,7 +18,6 @@ func rootCommand(e *env, subs []subcommand) *cobra.Command {
 	var s settings
 	var a questions
 	var o output
-	var auto autoDevice
 	var version bool
 	root := &cobra.Command{
 		Use:   "memestimate WHAT",
@@ -55,11 +54,11 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 					return usagef("%s: no such command, no such file, and no built-in model of that name",
 						quoteArg(args[0])).withHint("%s", didYouMean(cmd.Name()+" "+near))
 				}
-				return runEstimate(e, cmd, resolve(args[0]), &s, &a, &auto, &o)
+				return runEstimate(e, cmd, resolve(args[0]), &s, &a, &o)
 			}
 			if in := resolve(args[0]); in.isRecording() {
 				in.with(args[1:])
-				return runEstimate(e, cmd, in, &s, &a, &auto, &o)
+				return runEstimate(e, cmd, in, &s, &a, &o)
 			}
 			if near := nearestCommand(cmd, args[0]); near != "" {
 				return usagef("unknown command %q", args[0]).withHint("%s", didYouMean(cmd.Name()+" "+near))
@@ -72,7 +71,6 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for memestimate")
 	s.flags(root.Flags())
 	a.flags(root.Flags())
-	auto.flags(root.Flags())
 	o.flags(root.Flags(), estimateFormats...)
 	prepare(e, root)
 	root.SetHelpCommand(helpCommand())

@@ -26,7 +26,6 @@ type recorder struct {
 	settings settings       // of the answer: flags about the step itself are not among them
 	own      *pflag.FlagSet // what settings read
 	answer   questions
-	auto     autoDevice
 	out      output
 }
 
@@ -36,14 +35,13 @@ func (r *recorder) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&r.keep, "recording", "", "keep the recording in this `FILE`, by custom *.mrec")
 	r.own = pflag.NewFlagSet("", pflag.ContinueOnError)
 	r.settings.flags(r.own)
-	for _, name := range []string{"gpu", "memory-limit", "alloc-conf", "profile", "strict"} {
+	for _, name := range []string{"gpu", "memory-limit", "alloc-conf", "strict"} {
 		fs.AddFlag(r.own.Lookup(name))
 	}
 	r.answer.flags(fs)
 	for _, name := range []string{"what-if", "ways", "fit-checkpoint"} { // of a graph
 		_ = fs.MarkHidden(name)
 	}
-	r.auto.flags(fs)
 	r.out.flags(fs, estimateFormats...)
 }
 
@@ -192,7 +190,7 @@ func (r *recorder) estimate(ctx context.Context, e *env, cmd *cobra.Command, in 
 		return err
 	}
 	in.made = true
-	return runEstimate(e, cmd, in, &r.settings, &r.answer, &r.auto, &r.out)
+	return runEstimate(e, cmd, in, &r.settings, &r.answer, &r.out)
 }
 
 // say tells a person at a terminal what is going on.

@@ -52,8 +52,6 @@ type slurmJob struct {
 	constraint []string
 	host       sizeValue
 	options    []string
-	array      string
-	batch      bool
 }
 
 func (j *slurmJob) flags(fs *pflag.FlagSet) {
@@ -64,9 +62,6 @@ func (j *slurmJob) flags(fs *pflag.FlagSet) {
 		"parameters suggest)")
 	fs.StringArrayVar(&j.options, "slurm-option", nil,
 		"an option handed on to Slurm, such as --time=2:00:00; may be given again")
-	fs.StringVar(&j.array, "array", "", "submit an array of jobs, such as 0-9, with sbatch")
-	fs.BoolVar(&j.batch, "batch-job", false,
-		"submit with sbatch, and wait for the job, instead of srun; its output goes to Slurm's file")
 }
 
 // slurmCommand prints the request for a job.
@@ -211,15 +206,6 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 // GiB, workers that load data as much again; a checkpoint is read into memory before the model takes it over.
 func hostGuess(parameters int64) uint64 { return 8<<30 + 2*uint64(max(parameters, 0)) }
 
-// commandError says why a program failed: in its own words where it has some.
-func commandError(err error) string {
-	x, ok := errors.AsType[*exec.ExitError](err)
-	if ok && len(bytes.TrimSpace(x.Stderr)) > 0 {
-		return oneLine(strings.TrimSpace(string(x.Stderr)))
-	}
-	return err.Error()
-}
-
 // slurmJSON is the answer of slurm.
 type slurmJSON struct {
 	Schema     string   `json:"schema"`
@@ -257,11 +243,7 @@ func (j *slurmJob) print(e *env, l *launch, bytes uint64, command []string) erro
 
 // args are the options for Slurm.
 func (j *slurmJob) args(r *slurm.Request) []string {
-	args := append(r.Args(), "--ntasks-per-node=1")
-	if j.array != "" {
-		args = append(args, "--array="+j.array)
-	}
-	return append(args, j.options...)
+	return append(append(r.Args(), "--ntasks-per-node=1"), j.options...)
 }
 
 // script returns a batch script for the command: on several nodes it runs once on each.
@@ -291,7 +273,7 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// submit hands the command over to Slurm: it becomes srun, or submits a batch job and waits for its end.
+// submit hands the command over to Slurm: it becomes srun.
 func (j *slurmJob) submit(e *env, l *launch, bytes uint64, command []string) error {
 	r, err := j.ask(e, l, bytes)
 	if err != nil {
@@ -300,60 +282,9 @@ func (j *slurmJob) submit(e *env, l *launch, bytes uint64, command []string) err
 	if l.verbose {
 		fmt.Fprintf(e.stderr, "memestimate: slurm: %s\n", strings.Join(j.args(r), " "))
 	}
-	if j.batch || j.array != "" {
-		return j.waitForBatch(e, r, command)
-	}
 	path, err := lookCommand("srun", e.getenv("PATH"))
 	if err != nil {
 		return err
 	}
 	return become(path, append(append([]string{"srun"}, j.args(r)...), command...), os.Environ())
-}
-
-// watchEvery is how often a batch job is looked at.
-const watchEvery = time.Second
-
-// waitForBatch submits a batch job and waits for its end. A signal cancels the job. (sbatch --wait would tell the
-// job's number only after the job, where its output is no terminal.)
-func (j *slurmJob) waitForBatch(e *env, r *slurm.Request, command []string) error {
-	keepIgnored(false)
-	ctx, caught := catchSignals(context.Background())
-	sbatch := exec.Command("sbatch", "--parsable")
-	sbatch.Stdin = strings.NewReader(j.script(r, command))
-	detach(sbatch) // a signal of the terminal does not end it half-way
-	out, err := sbatch.Output()
-	if err != nil {
-		return fail(exitLauncher, "slurm: sbatch: %s", commandError(err))
-	}
-	job, _, _ := strings.Cut(strings.TrimSpace(string(out)), ";")
-	fmt.Fprintf(e.stderr, "memestimate: slurm: submitted job %s\n", oneLine(job))
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for failures := 0; ; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			sig := caught()
-			if _, err := askSlurm(context.Background(), "scancel", job); err != nil {
-				return fail(exitSignal+sig, "slurm: ended by signal %d, and job %s could not be cancelled: %w", sig, job, err)
-			}
-			return fail(exitSignal+sig, "slurm: job %s cancelled by signal %d", job, sig)
-		}
-		out, err := askSlurm(ctx, "scontrol", "show", "job", "-o", job)
-		if err != nil {
-			if failures++; failures > 60 { // the controller may restart meanwhile
-				return fail(exitLauncher, "slurm: job %s: %w", job, err)
-			}
-			continue
-		}
-		failures = 0
-		if code, ended := slurm.ExitCode(string(out)); ended {
-			if code != 0 {
-				return &exitError{code: code}
-			}
-			return nil
-		}
-	}
 }

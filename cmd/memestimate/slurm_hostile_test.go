@@ -3,12 +3,9 @@
 package main
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -45,32 +42,6 @@ func TestSlurmThatMisbehaves(t *testing.T) {
 			!strings.HasPrefix(stderr, "memestimate: slurm: ")) {
 			t.Errorf("%s: exit code %d, %.200q, %.200q, want %q", sinfo, code, stdout, stderr, want)
 		}
-	}
-}
-
-// A job that failed is a failure, whatever its code; a signal cancels the job while Slurm does not answer.
-func TestBatchJobThatFails(t *testing.T) {
-	const sinfo, sbatch = "echo 'n1|idle|gpu*|1|1|(null)|gpu:t4:1'", "cat >/dev/null; echo 17"
-	slurmCommands(t, map[string]string{"sinfo": sinfo, "sbatch": sbatch,
-		"scontrol": `echo "JobId=17 JobState=FAILED ExitCode=256:0"`})
-	args := []string{"run", "--cluster", "slurm", "--batch-job", "--need", "1MiB", "--", "true"}
-	if _, stderr, code := try(t, args...); code != 1 {
-		t.Errorf("exit code %d, want 1: %s", code, stderr)
-	}
-	cancelled := filepath.Join(t.TempDir(), "cancelled")
-	slurmCommands(t, map[string]string{"sinfo": sinfo, "sbatch": sbatch, "scontrol": "sleep 60; true",
-		"scancel": "echo $1 >" + cancelled})
-	cmd := exec.Command(os.Getenv(programEnv), args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	check(t, cmd.Start())
-	time.Sleep(3 * time.Second) // scontrol runs by now
-	check(t, cmd.Process.Signal(syscall.SIGTERM))
-	start := time.Now()
-	cmd.Wait()
-	job, err := os.ReadFile(cancelled)
-	if code := exitCode(cmd); code != 128+15 || strings.TrimSpace(string(job)) != "17" || time.Since(start) > 20*time.Second {
-		t.Errorf("exit code %d after %v, %q is cancelled (%v): %s", code, time.Since(start), job, err, said.String())
 	}
 }
 

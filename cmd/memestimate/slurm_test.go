@@ -210,12 +210,9 @@ func TestSlurm(t *testing.T) {
 	})
 
 	t.Run("exit codes", func(t *testing.T) {
-		for _, batch := range [][]string{nil, {"--batch-job"}} {
-			c := command(append(append([]string{"run", "--cluster", "slurm", "--need", "1GiB"}, batch...), "--", "sh", "-c",
-				"exit 7")...)
-			if c.Run(); exitCode(c) != 7 {
-				t.Errorf("%v: exit code %d, want 7", batch, exitCode(c))
-			}
+		c := command("run", "--cluster", "slurm", "--need", "1GiB", "--", "sh", "-c", "exit 7")
+		if c.Run(); exitCode(c) != 7 {
+			t.Errorf("exit code %d, want 7", exitCode(c))
 		}
 	})
 
@@ -234,34 +231,6 @@ func TestSlurm(t *testing.T) {
 		}
 	})
 
-	t.Run("queued and cancelled", func(t *testing.T) {
-		var jobs []*exec.Cmd
-		for i := range 3 { // two 4090s: the third waits
-			c := command("run", "--cluster", "slurm", "--need", "20GiB", "--mem", "1GiB", "--batch-job", "--", "sleep", "100")
-			check(t, c.Start())
-			defer c.Process.Kill()
-			jobs = append(jobs, c)
-			if !waitFor(func() bool { return len(strings.Fields(queue("%i"))) == i+1 }) {
-				t.Fatalf("the queue shows %q", queue("%i %T %b %N"))
-			}
-		}
-		if !waitFor(func() bool {
-			return strings.Count(queue("%T"), "RUNNING") == 2 && strings.Count(queue("%T"), "PENDING") == 1
-		}) {
-			t.Errorf("the queue shows %q", queue("%i %T %b %N"))
-		}
-		for i, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-			jobs[i].Process.Signal(sig)
-			jobs[i].Wait()
-			if code := exitCode(jobs[i]); code != exitSignal+int(sig) {
-				t.Errorf("after %v: exit code %d", sig, code)
-			}
-		}
-		if !waitFor(func() bool { return strings.TrimSpace(queue("%i %T")) == "" }) {
-			t.Errorf("left behind: %q", queue("%i %T"))
-		}
-	})
-
 	t.Run("a signal to srun", func(t *testing.T) {
 		c := command("run", "--cluster", "slurm", "--need", "1GiB", "--mem", "1GiB", "--", "sleep", "100")
 		check(t, c.Start())
@@ -274,20 +243,6 @@ func TestSlurm(t *testing.T) {
 		}
 		if !waitFor(func() bool { return strings.TrimSpace(queue("%i %T")) == "" }) {
 			t.Errorf("left behind: %q", queue("%i %T"))
-		}
-	})
-
-	t.Run("array", func(t *testing.T) {
-		c := command("run", "--cluster", "slurm", "--need", "20GiB", "--array", "0-3",
-			"--slurm-option=--output="+out+"/array-%a", "--", "sh", "-c", "echo $SLURM_ARRAY_TASK_ID on $SLURMD_NODENAME")
-		if o, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, o)
-		}
-		for i := range 4 {
-			b, err := os.ReadFile(fmt.Sprintf("%s/array-%d", out, i))
-			if want := fmt.Sprintf("%d on gpumix\n", i); err != nil || string(b) != want {
-				t.Errorf("task %d wrote %q, %v, want %q", i, b, err, want)
-			}
 		}
 	})
 

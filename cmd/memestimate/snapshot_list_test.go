@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/snapshot"
@@ -57,75 +54,7 @@ func TestSnapshotBy(t *testing.T) {
 		t.Errorf("at the beginning of forward: %+v", r)
 	}
 	call(t, nil, exitNo, "snapshot", "top", measuredOOM, "--at", "begin:lunch")
-	// An annotation that PyTorch's own files rarely have, with the metadata beside it.
-	out, _ := call(t, nil, exitOK, "snapshot", "events", filepath.Join(recorded, "odd", "annot_metadata.pickle"), "--by",
-		"annotation", "-f", "csv")
-	if !strings.Contains(out, "alloc") {
-		t.Errorf("events say\n%s", out)
-	}
 	call(t, nil, exitUsage, "snapshot", "top", measuredOOM, "--by", "regex")
 	call(t, nil, exitUsage, "snapshot", "top", measuredOOM, "--regex", "(")
 	call(t, nil, exitUsage, "snapshot", "top", measuredOOM, "--by", "stack", "--regex", "x")
-}
-
-// Stacks are folded for flame graphs: the lines add up to what is allocated.
-func TestSnapshotFolded(t *testing.T) {
-	out, _ := call(t, nil, exitOK, "snapshot", "top", measuredOOM, "-f", "folded")
-	var sum int64
-	for line := range strings.Lines(out) {
-		at := strings.LastIndexByte(line, ' ')
-		var n int64
-		if err := json.Unmarshal([]byte(strings.TrimSpace(line[at+1:])), &n); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		sum += n
-	}
-	if sum != 999369216 || !strings.HasPrefix(out, "u/oom_snapshots.py:214:<module>;u/oom_snapshots.py:200:main;") {
-		t.Errorf("%d bytes in\n%s", sum, out)
-	}
-}
-
-// The trace is a list that can be filtered.
-func TestSnapshotEvents(t *testing.T) {
-	var r struct {
-		Count  int
-		Events []eventJSON
-	}
-	callJSON(t, &r, "snapshot", "events", measuredOOM, "-n", "0")
-	if r.Count != 336 || len(r.Events) != 336 || r.Events[335].Action != "oom" ||
-		r.Events[335].Where != "u/oom_snapshots.py:71:batch" || len(r.Events[335].Frames) < 5 {
-		t.Fatalf("%d events, %d listed", r.Count, len(r.Events))
-	}
-	address := r.Events[1].Addr
-	for _, c := range []struct {
-		want int
-		args []string
-	}{
-		{120, []string{"--action", "alloc"}}, {186, []string{"--action", "free_requested,free_completed"}}, {1,
-			[]string{"--action", "oom"}},
-		{36, []string{"--from", "300"}}, {10, []string{"--from", "10", "--to", "19"}},
-	} {
-		callJSON(t, &r, append([]string{"snapshot", "events", measuredOOM, "-n", "3"}, c.args...)...)
-		if r.Count != c.want || len(r.Events) != min(c.want, 3) {
-			t.Errorf("%q: %d events, wanted %d", c.args, r.Count, c.want)
-		}
-	}
-	callJSON(t, &r, "snapshot", "events", measuredOOM, "--addr", fmt.Sprintf("%#x", address), "--regex",
-		"network", "--min-size", "4MiB")
-	if r.Count == 0 || r.Count > 4 {
-		t.Errorf("%d events at %#x", r.Count, address)
-	}
-	for _, e := range r.Events {
-		if e.Addr != address || e.Size < 4<<20 {
-			t.Errorf("%+v passes", e)
-		}
-	}
-	out, _ := call(t, nil, exitOK, "snapshot", "events", measuredOOM, "-n", "2")
-	if !strings.HasSuffix(out, "\n... 334 more; -n 0 lists all\n") {
-		t.Errorf("events say\n%s", out)
-	}
-	for _, args := range [][]string{{"--min-size", "much"}, {"--addr", "here"}, {"--from", "5", "--to", "3"},
-		{"--regex", "("}, {"--by", "day"}, {"-n", "-1"}} {
-		call(t, nil, exitUsage, append([]string{"snapshot", "events", measuredOOM}, args...)...)
-	}
 }

@@ -105,8 +105,8 @@ func pickles(t *testing.T) [][]byte {
 
 // damagedArgs are the commands that damaged files are given to.
 var damagedArgs = [][]string{
-	{"show", "-"}, {"show", "-", "--format", "json"}, {"html", "-"}, {"top", "-", "--by", "stack"}, {"events",
-		"-"}, {"replay", "-"},
+	{"show", "-"}, {"show", "-", "--format", "json"}, {"html", "-"}, {"top", "-", "--by", "stack"},
+	{"replay", "-"},
 }
 
 // show gives a file to a command of "snapshot": it must answer, or refuse it in one line.

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -96,11 +92,8 @@ func snapshotTopCommand(e *env) *cobra.Command {
 				return err
 			}
 			return o.write(e, func(w io.Writer) error {
-				switch o.format {
-				case "json":
+				if o.format == "json" {
 					return topJSON(w, args[0], device, at, groups, n)
-				case "folded":
-					return folded(w, s, device, at)
 				}
 				return o.grid(w, e, topGrid(groups, n))
 			})
@@ -109,38 +102,8 @@ func snapshotTopCommand(e *env) *cobra.Command {
 	g.flags(cmd)
 	d.flag(cmd)
 	cmd.Flags().IntVarP(&n, "count", "n", 20, "how many rows; 0 for all")
-	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "folded")
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
-}
-
-// folded writes stacks as flame graphs are made of: the calls from the outermost
-// to the innermost with semicolons between them, and the bytes.
-func folded(w io.Writer, s *snapshot.Snapshot, device, at int) error {
-	live, err := s.LiveAt(device, at)
-	if err != nil {
-		return err
-	}
-	sums := map[snapshot.StackID]int64{}
-	for _, x := range live {
-		sums[x.Stack] += x.Size
-	}
-	plain := strings.NewReplacer(";", ":") // a name must not look like the end of one
-	bySize := func(a, b snapshot.StackID) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }
-	for _, id := range slices.SortedFunc(maps.Keys(sums), bySize) {
-		frames := slices.Clone(s.Stack(id))
-		slices.Reverse(frames)
-		calls := make([]string, len(frames))
-		for i, f := range frames {
-			calls[i] = plain.Replace(clean(s.Frames[f].String()))
-		}
-		if len(calls) == 0 {
-			calls = []string{s.Site(id)}
-		}
-		if _, err := fmt.Fprintf(w, "%s %d\n", strings.Join(calls, ";"), sums[id]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // first is how many of so many rows to show; 0 asks for all.

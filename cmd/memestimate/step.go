@@ -25,7 +25,6 @@ type stepFlags struct {
 	bucket  limitValue
 	nccl    limitValue
 	reshard bool
-	profile string
 	given   *pflag.FlagSet // the flags, to see which of them were given
 }
 
@@ -94,13 +93,6 @@ func (r *stepFlags) asked(e *env) (*estimate.Step, error) {
 		}
 		s.Limited = true
 	}
-	if r.profile != "" {
-		p, err := readProfile(r.profile)
-		if err != nil {
-			return nil, err
-		}
-		s.Profile = p.step()
-	}
 	return &s, nil
 }
 
@@ -148,7 +140,7 @@ type questions struct {
 
 func (a *questions) flags(fs *pflag.FlagSet) {
 	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
-	a.sure.flags(fs, "the figure that --budget, --gpu and --auto-device are held against")
+	a.sure.flags(fs, "the figure that --budget and --gpu are held against")
 	fs.BoolVar(&a.whatIf, "what-if", false,
 		"simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
 	fs.BoolVar(&a.ways, "ways", false,

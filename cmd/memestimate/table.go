@@ -34,7 +34,7 @@ func tableCommand(e *env) *cobra.Command {
 		ValidArgsFunction: completeModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := resolve(args[0])
-			if err := o.check(in, fileSource(s.run.profile)); err != nil {
+			if err := o.check(in); err != nil {
 				return err
 			}
 			if opt.Depth < 0 || opt.Top < 0 {

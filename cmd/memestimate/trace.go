@@ -130,7 +130,7 @@ func (t *tracing) check(cmd *cobra.Command, args []string) ([]string, *exitError
 	case t.model.arg == "" && modelFlag(cmd) != "":
 		return nil, usagef("trace: --%s goes with a MODEL", modelFlag(cmd))
 	}
-	reads := []source{fileSource(t.model.settings.run.profile)}
+	var reads []source
 	if t.model.arg != "" {
 		reads = append(reads, resolve(t.model.arg))
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/timeline"
 	"github.com/memestimate/memestimate/snapshot"
 )
@@ -217,46 +216,4 @@ func (c *Comparison) live(predicted, measured *timeline.Source, p, m int) {
 	slices.SortFunc(c.Layers, func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(abs(b.Difference), abs(a.Difference)), cmp.Compare(a.Name, b.Name))
 	})
-}
-
-// BLASWorkspace finds the workspace that cuBLAS keeps for a thread, in bytes, 0 when there is none to be seen:
-// by the function that asks for it where C++ frames were recorded, else among the sizes of which more
-// are held at the end than the prediction has for anything else.
-func BLASWorkspace(s *snapshot.Snapshot, device int, r *estimate.Report) int64 {
-	held := map[int64]int{}
-	if device < len(s.Traces) {
-		for _, e := range s.Traces[device].All() {
-			switch e.Action {
-			case snapshot.Alloc:
-				if fromHandle(s, e.Stack) {
-					return e.Size
-				}
-				held[e.Size]++
-			case snapshot.FreeCompleted:
-				held[e.Size]--
-			}
-		}
-	}
-	log := r.Simulation.Run.Log
-	for _, block := range log.Live(log.Len() - 1) {
-		if q := log.Of(block); q.Category != timeline.Workspace {
-			held[q.Bytes]--
-		}
-	}
-	for _, d := range gpu.Known() {
-		if held[d.BLASWorkspace] > 0 {
-			return d.BLASWorkspace
-		}
-	}
-	return 0
-}
-
-// fromHandle tells whether a stack is that of the workspace which belongs to a handle of cuBLAS.
-func fromHandle(s *snapshot.Snapshot, id snapshot.StackID) bool {
-	for _, f := range s.Stack(id) {
-		if strings.Contains(s.Frames[f].Name, "setWorkspaceForHandle") {
-			return true
-		}
-	}
-	return false
 }
