@@ -43,7 +43,7 @@ so record with stacks. What was there before the recording began is unknown.`,
 	}
 	c.settings.flags(cmd.Flags())
 	c.device.flag(cmd)
-	c.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
+	c.out.flags(cmd.Flags(), "text", "markdown", "json", "html")
 	return cmd
 }
 
@@ -90,8 +90,6 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 	switch c.out.format {
 	case "json":
 		return encodeJSON(w, both)
-	case "csv":
-		return comparisonCSV(both).CSV(w)
 	case "html":
 		run, err := snapshotRun(s, file, device)
 		if err != nil {

@@ -96,34 +96,3 @@ func change(n int64) string {
 	}
 	return report.Size(n)
 }
-
-// comparisonCSV is the comparison for programs: a row a figure, in bytes.
-func comparisonCSV(c *compare.Comparison) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "what"}, {Title: "name", File: true}, {Title: "predicted_bytes"},
-		{Title: "measured_bytes"}, {Title: "difference_bytes"}}}
-	for _, part := range []struct {
-		what string
-		ds   []compare.Difference
-	}{{"peak", c.Peaks}, {"category", c.Categories}, {"phase", c.Phases}, {"layer", c.Layers}} {
-		for _, d := range part.ds {
-			g.Rows = append(g.Rows, []string{part.what, d.Name, strconv.FormatInt(d.Predicted, 10),
-				strconv.FormatInt(d.Measured, 10), strconv.FormatInt(d.Difference, 10)})
-		}
-	}
-	if c.Course != nil {
-		for _, m := range c.Course.Modules {
-			g.Rows = append(g.Rows, []string{"module " + m.Phase, m.Name, strconv.FormatInt(m.Predicted, 10),
-				strconv.FormatInt(m.Measured, 10), strconv.FormatInt(m.Difference.Difference, 10)})
-		}
-		for _, p := range c.Course.Partings {
-			g.Rows = append(g.Rows, []string{"part " + p.Phase, strconv.Itoa(p.MeasuredEvent),
-				strconv.FormatInt(p.Predicted, 10), strconv.FormatInt(p.Measured, 10), strconv.FormatInt(p.Difference, 10)})
-		}
-	}
-	for _, t := range c.Tensors {
-		p, m := t.Bytes*int64(t.Predicted), t.Bytes*int64(t.Measured)
-		g.Rows = append(g.Rows, []string{"tensors", strconv.FormatInt(t.Bytes, 10), strconv.FormatInt(p, 10),
-			strconv.FormatInt(m, 10), strconv.FormatInt(t.Difference, 10)})
-	}
-	return g
-}

@@ -1,19 +1,19 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/report/page"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // A fitting is a fit command as the command line describes it.
@@ -39,9 +39,8 @@ A recording holds one batch size: two of them give all others, and a third is he
 two foretell.
 
 --gpu alone is all of that GPU's memory, --memory alone so much of a GPU like the one that the rules
-were measured on. Both are so much of that GPU, where others have the rest of it. --gpu auto is the
-memory that is free now on the GPUs of this machine: the batch is found for each of them, and the
-GPU that holds the largest is the answer.
+were measured on. Both are so much of that GPU, where others have the rest of it. --gpu auto is what
+is free now on the GPU of this machine that has most.
 
 A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most
 the memory given. It is safe when fewer than two runs in a hundred take more than that, three of
@@ -92,14 +91,19 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	asked := f.settings.run
 	live := asked.gpu == "auto"
 	if live {
-		asked.gpu = "" // all of them, below
+		asked.gpu = "" // by what is free of it, below
 	}
 	step, err := asked.asked(e)
 	if err != nil {
 		return err
 	}
-	step.Limited = step.Limited || live
-	memory := int64(f.memory)
+	memory, most := int64(f.memory), step.GPU.Memory
+	if live {
+		if step.GPU, most, err = freest(e); err != nil {
+			return err
+		}
+		step.Limited = true
+	}
 	switch {
 	case f.settings.batch != 0:
 		return usagef("fit: --batch is what it finds")
@@ -109,22 +113,13 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint(
 			"for example: memestimate fit %s --gpu a100-80gb", hintArg(in.arg))
 	}
-	rooms := []room{{gpu: step.GPU, memory: step.GPU.Memory}}
-	if live {
-		if rooms, err = liveRooms(e); err != nil {
-			return err
-		}
+	if step.Limited && memory > most {
+		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID, report.Size(most))
 	}
-	most := slices.MaxFunc(rooms, func(a, b room) int { return cmp.Compare(a.memory, b.memory) })
-	if step.Limited && memory > most.memory {
-		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), most.gpu.ID, report.Size(most.memory))
+	if memory == 0 {
+		memory = most
 	}
-	for i := range rooms {
-		if p := &rooms[i]; memory != 0 && (!step.Limited || p.memory > memory) {
-			p.memory = memory
-		}
-	}
-	answer, err := f.search(e, cmd.CommandPath(), in, step, rooms)
+	answer, err := f.search(e, cmd.CommandPath(), in, step, memory)
 	if err != nil {
 		return err
 	}
@@ -138,8 +133,25 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	return nil
 }
 
-// search reads the model once and finds the batch for each room.
-func (f *fitting) search(e *env, command string, in source, step *estimate.Step, rooms []room) (*fitAnswer, error) {
+// freest returns the GPU of this machine with most memory available, and how much that is: less what reservations still
+// have coming.
+func freest(e *env) (gpu.Device, int64, error) {
+	var g gpuSource
+	list, err := g.look(e)
+	if err != nil {
+		return gpu.Device{}, 0, err
+	}
+	tellVisible(e, list.Devices)
+	chosen, err := devices.Choose(list.Devices, devices.Request{Count: 1, Policy: devices.MostRoom,
+		Visible: visibleDevices(e), PCIOrder: pciOrder(e), Held: e.getenv(devices.HeldVariable)})
+	if err != nil {
+		return gpu.Device{}, 0, fail(exitDevice, "fit: --gpu auto: %w", err)
+	}
+	return kindOf(&chosen[0]), int64(chosen[0].Available()), nil
+}
+
+// search finds the batch.
+func (f *fitting) search(e *env, command string, in source, step *estimate.Step, memory int64) (*estimate.Fitting, error) {
 	p := startProgress(e, "fitting "+quoteArg(in.arg))
 	defer p.done()
 	rec, err := in.recording(e)
@@ -147,7 +159,7 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 		return nil, err
 	}
 	if rec != nil {
-		return f.recorded(e, in, rec, step, rooms)
+		return f.recorded(e, in, rec, step, memory)
 	}
 	m, err := f.settings.read(e, in)
 	if err != nil {
@@ -156,9 +168,7 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 	defer m.Close()
 	opt := f.settings.options(in)
 	opt.Step = step
-	answer, err := f.best(step, rooms, func(memory int64) (*estimate.Fitting, error) {
-		return estimate.Largest(m, opt, memory)
-	})
+	answer, err := estimate.Largest(m, opt, memory)
 	switch {
 	case errors.Is(err, estimate.ErrNoBatch):
 		return nil, fail(exitUsage, "%s: %w", quoteArg(in.arg), err)
@@ -170,7 +180,7 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 
 // recorded finds the batch of a program that was recorded at two batch sizes.
 func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *estimate.Step,
-	rooms []room) (*fitAnswer, error) {
+	memory int64) (*estimate.Fitting, error) {
 	if err := fixed(in, f.settings.run.given); err != nil {
 		return nil, err
 	}
@@ -182,9 +192,7 @@ func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *es
 	if err != nil {
 		return nil, err
 	}
-	answer, err := f.best(step, rooms, func(memory int64) (*estimate.Fitting, error) {
-		return estimate.LargestRecorded(family, estimate.Options{Name: in.name, Step: step}, memory)
-	})
+	answer, err := estimate.LargestRecorded(family, estimate.Options{Name: in.name, Step: step}, memory)
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", in.all, err)
 	}
@@ -192,12 +200,12 @@ func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *es
 	return answer, nil
 }
 
-func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
+func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 	if f.out.format == "json" {
 		r.Schema = fitForm
 		return encodeJSON(w, r)
 	}
-	shown, short := &r.Fitting, f.look.short(e, &f.out)
+	shown, short := r, f.look.short(e, &f.out)
 	if short {
 		shown = report.ShortFit(shown)
 	}
@@ -208,9 +216,9 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
-	sentences := report.FitSentences(&r.Fitting, f.sure.value())
+	sentences := report.FitSentences(r, f.sure.value())
 	if short {
-		report.FitScreen(w, &r.Fitting, f.sure.value(), f.look.of(e, &f.out))
+		report.FitScreen(w, r, f.sure.value(), f.look.of(e, &f.out))
 		sentences = nil
 	}
 	for _, s := range sentences {
@@ -228,20 +236,14 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 	if more := len(r.Curve) - len(shown.Curve); more > 0 {
 		fmt.Fprintf(w, "(%d more batches were simulated: --full)\n", more)
 	}
-	if err := f.writeRooms(w, e, r); err != nil {
-		return err
-	}
 	return report.Notes(w, r.Notes)
 }
 
 // html draws the curve.
-func (f *fitting) html(w io.Writer, r *fitAnswer, curve *report.Grid) error {
-	s := report.FitSentences(&r.Fitting, f.sure.value())
-	p := page.Page{Title: s[0], Curve: batchCurve(&r.Fitting),
+func (f *fitting) html(w io.Writer, r *estimate.Fitting, curve *report.Grid) error {
+	s := report.FitSentences(r, f.sure.value())
+	p := page.Page{Title: s[0], Curve: batchCurve(r),
 		Tables: []page.Table{{Title: "Every batch that was simulated", Grid: curve}}}
-	if len(r.GPUs) > 0 {
-		p.Tables = append(p.Tables, page.Table{Title: "This machine's GPUs", Grid: r.rooms()})
-	}
 	for _, text := range s[1:] {
 		p.Verdicts = append(p.Verdicts, page.Verdict{Good: strings.HasPrefix(text, "batch "), Text: text})
 	}

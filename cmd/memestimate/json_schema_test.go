@@ -29,7 +29,7 @@ var jsonForms = map[string]struct {
 	"estimate":        {estimateForm, estimate.Report{}},
 	"table":           {tableForm, tableJSON{}},
 	"shapes":          {shapesForm, shapesJSON{}},
-	"fit":             {fitForm, fitAnswer{}},
+	"fit":             {fitForm, estimate.Fitting{}},
 	"diff":            {diffForm, diff.Diff{}},
 	"check":           {checkForm, gate.Result{}},
 	"compare":         {compareForm, compare.Comparison{}},

@@ -118,6 +118,17 @@ func findGPU(e *env, name string) (gpu.Device, error) {
 	return kindOf(&ds[0]), nil
 }
 
+// kindOf returns what is known of a live GPU's kind. One that is not known by name lends its memory alone.
+func kindOf(d *devices.Device) gpu.Device {
+	g, err := gpu.Find(d.Name)
+	if err != nil {
+		g = gpu.Default()
+		g.ID, g.Name, g.Measured = "auto", d.Name, false
+	}
+	g.Memory = int64(d.Total - d.Reserved)
+	return g
+}
+
 // questions are the flags of the main command alone: what else to answer.
 type questions struct {
 	budget limitValue

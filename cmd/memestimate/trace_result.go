@@ -196,7 +196,7 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 			Right: true}, {Title: "Peak at", Right: true}, {Title: "Samples", Right: true}, {Title: "Course"},
 	}}
 	blocks := []rune("▁▂▃▄▅▆▇█")
-	if !utf8Locale(e) {
+	if !isUTF8(e) {
 		g.Columns[2].Title, blocks = "dUsed MiB", []rune("_.:-=+*#")
 	}
 	for _, t := range r.GPUs {
@@ -242,15 +242,4 @@ func sparkline(points []tracePoint, start, peak uint64, blocks []rune) string {
 		line[i] = blocks[level]
 	}
 	return string(line)
-}
-
-// utf8Locale tells whether the terminal's characters are UTF-8, as the locale says.
-func utf8Locale(e *env) bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := e.getenv(name); v != "" {
-			v = strings.ToUpper(v)
-			return strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8")
-		}
-	}
-	return false
 }
