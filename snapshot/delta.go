@@ -7,9 +7,11 @@ import (
 
 // A Delta is what a place holds in two runs.
 type Delta struct {
-	Label       string
-	Was, Is     int64 // bytes
-	WasNo, IsNo int   // allocations
+	Label string `json:"where"`
+	Was   int64  `json:"base_bytes"`
+	Is    int64  `json:"head_bytes"`
+	WasNo int    `json:"base_count"` // allocations
+	IsNo  int    `json:"head_count"`
 }
 
 // Compare sets the groups of two runs beside each other, the largest difference

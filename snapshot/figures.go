@@ -2,8 +2,8 @@ package snapshot
 
 // A Sum is a number of things and their bytes.
 type Sum struct {
-	Count int
-	Bytes int64
+	Count int   `json:"count"`
+	Bytes int64 `json:"bytes"`
 }
 
 func (s *Sum) add(bytes int64) { s.Count++; s.Bytes += bytes }

@@ -18,8 +18,8 @@ type Live struct {
 
 // A Peak is where a figure was largest.
 type Peak struct {
-	Bytes int64
-	Event int // after this event; -1 is before the first
+	Bytes int64 `json:"bytes"`
+	Event int   `json:"event"` // after this event; -1 is before the first
 }
 
 // A Moment is what a device held just after an event.

@@ -113,10 +113,10 @@ func (f *Frame) String() string {
 
 // A Group is allocations that belong together.
 type Group struct {
-	Label   string
-	Count   int
-	Bytes   int64 // of their blocks
-	Largest int64
+	Label   string `json:"where"`
+	Count   int    `json:"count"`
+	Bytes   int64  `json:"bytes"` // of their blocks
+	Largest int64  `json:"largest_bytes"`
 }
 
 // GroupBy adds up allocations by a label, the largest group first.

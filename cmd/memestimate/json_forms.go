@@ -15,6 +15,7 @@ import (
 	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/snapshot"
 )
 
 //go:generate go test . -run TestSchemasPublished -update
@@ -106,28 +107,20 @@ type chosenPart struct {
 
 // topList is the answer of snapshot top.
 type topList struct {
-	Schema string      `json:"schema"`
-	File   string      `json:"file"`
-	Device int         `json:"device"`
-	Event  int         `json:"event"`
-	Count  int         `json:"count"`
-	Bytes  int64       `json:"bytes"`
-	Groups []groupJSON `json:"groups"`
+	Schema string           `json:"schema"`
+	File   string           `json:"file"`
+	Device int              `json:"device"`
+	Event  int              `json:"event"`
+	Count  int              `json:"count"`
+	Bytes  int64            `json:"bytes"`
+	Groups []snapshot.Group `json:"groups"`
 }
 
 // snapshotDiff is the answer of snapshot diff.
 type snapshotDiff struct {
 	Schema  string                      `json:"schema"`
 	Figures map[string]map[string]int64 `json:"figures"`
-	Places  []placeDelta                `json:"places"`
-}
-
-type placeDelta struct {
-	Where string `json:"where"`
-	Base  int64  `json:"base_bytes"`
-	Head  int64  `json:"head_bytes"`
-	BaseN int    `json:"base_count"`
-	HeadN int    `json:"head_count"`
+	Places  []snapshot.Delta            `json:"places"`
 }
 
 // replayJSON is the answer of snapshot replay.

@@ -69,12 +69,10 @@ type figureRow struct {
 
 func diffWrite(w io.Writer, e *env, o *output, rows []figureRow, deltas []snapshot.Delta, n int) error {
 	if o.format == "json" {
-		r := snapshotDiff{snapshotDiffForm, map[string]map[string]int64{}, []placeDelta{}}
+		r := snapshotDiff{snapshotDiffForm, map[string]map[string]int64{},
+			append([]snapshot.Delta{}, deltas[:first(n, len(deltas))]...)}
 		for _, f := range rows {
 			r.Figures[f.key] = map[string]int64{"base_bytes": f.was, "head_bytes": f.is}
-		}
-		for _, d := range deltas[:first(n, len(deltas))] {
-			r.Places = append(r.Places, placeDelta{d.Label, d.Was, d.Is, d.WasNo, d.IsNo})
 		}
 		return encodeJSON(w, r)
 	}

@@ -209,7 +209,7 @@ func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, name string,
 		held := &report.Grid{Columns: []report.Column{{Title: "Size", Right: true}, {Title: "Allocations", Right: true},
 			{Title: "Phase"}, {Title: "Held by", File: true}}}
 		for _, x := range o.Live {
-			held.Rows = append(held.Rows, []string{fmt.Sprintf("%d B", x.Bytes), strconv.Itoa(x.Count), x.Phase, x.Where})
+			held.Rows = append(held.Rows, []string{fmt.Sprintf("%d B", x.Bytes), strconv.Itoa(x.Count), x.Phase, x.Site})
 		}
 		tried := &report.Grid{Columns: []report.Column{{Title: "Helps"}, {Title: "Tried by replay", File: true},
 			{Title: "Settings", File: true}}}

@@ -19,7 +19,7 @@ func TestSnapshotBy(t *testing.T) {
 	for _, by := range snapshot.By {
 		var r struct {
 			Bytes  int64
-			Groups []groupJSON
+			Groups []snapshot.Group
 		}
 		args := []string{"snapshot", "top", measuredOOM, "--by", by, "--at", "oom", "-n", "0"}
 		if by == "regex" {
@@ -34,7 +34,7 @@ func TestSnapshotBy(t *testing.T) {
 		if sum != 999369216 || r.Bytes != sum {
 			t.Errorf("--by %s: %d bytes of %d", by, sum, r.Bytes)
 		}
-		if w := want[by]; w != "" && r.Groups[0].Where != w {
+		if w := want[by]; w != "" && r.Groups[0].Label != w {
 			t.Errorf("--by %s: %+v first, wanted %s", by, r.Groups[0], w)
 		}
 	}
@@ -42,11 +42,11 @@ func TestSnapshotBy(t *testing.T) {
 	var r struct {
 		Event  int
 		Bytes  int64
-		Groups []groupJSON
+		Groups []snapshot.Group
 	}
 	callJSON(t, &r, "snapshot", "top", measuredOOM, "--regex", "dense=linear", "--regex", "other=.", "--at", "end:forward")
-	if len(r.Groups) != 3 || r.Groups[1].Where != "dense" || r.Groups[0].Where != "other" ||
-		r.Groups[2].Where != "no-match" || r.Event != 335 {
+	if len(r.Groups) != 3 || r.Groups[1].Label != "dense" || r.Groups[0].Label != "other" ||
+		r.Groups[2].Label != "no-match" || r.Event != 335 {
 		t.Errorf("named rules: %+v", r)
 	}
 	callJSON(t, &r, "snapshot", "top", measuredOOM, "--at", "begin:forward")

@@ -11,15 +11,6 @@ import (
 
 // What "snapshot show" says of memory that ran out, in JSON. Sizes are in bytes.
 type (
-	holderJSON struct {
-		Where   string `json:"where"`
-		Caller  string `json:"caller"` // the line of the program that called it
-		Phase   string `json:"phase"`
-		Count   int    `json:"count"`
-		Bytes   int64  `json:"bytes"`
-		Largest int64  `json:"largest_bytes"`
-		Rounds  int    `json:"rounds"` // of the loop, in which it made what it holds
-	}
 	freeJSON struct {
 		Stream  int64    `json:"stream"`
 		Pool    [2]int64 `json:"pool"`
@@ -28,19 +19,6 @@ type (
 		Pieces  int      `json:"pieces"`
 		Largest int64    `json:"largest_bytes"`
 		Serves  bool     `json:"serves"` // the request may have it
-	}
-	remedyJSON struct {
-		What  string `json:"what"`
-		Conf  string `json:"alloc_conf"`
-		Where string `json:"where"`
-		Helps string `json:"helps"` // yes, no, perhaps
-	}
-	agesJSON struct {
-		Before     int64 `json:"before_bytes"` // the loop
-		FirstRound int64 `json:"first_round_bytes"`
-		Earlier    int64 `json:"earlier_rounds_bytes"`
-		Now        int64 `json:"this_round_bytes"`
-		FailedCall int64 `json:"failed_call_bytes"`
 	}
 	oomJSON struct {
 		Event       int          `json:"event"`
@@ -60,10 +38,10 @@ type (
 		Cause       string       `json:"cause"`
 		Why         string       `json:"why"`
 		Round       int          `json:"round"` // of the loop, 0 where none is to be seen
-		Ages        agesJSON     `json:"ages"`
-		Live        []holderJSON `json:"live"`
+		Ages        oom.Ages     `json:"ages"`
+		Live        []oom.Holder `json:"live"`
 		Free        []freeJSON   `json:"free"`
-		Remedies    []remedyJSON `json:"remedies"`
+		Remedies    []oom.Remedy `json:"remedies"`
 		Unsure      bool         `json:"unsure"`  // the replay under the recording's own settings does not run out
 		Untried     string       `json:"untried"` // why no remedy was tried; empty where they were
 	}
@@ -91,22 +69,17 @@ func oomOf(s *snapshot.Snapshot, f *oom.Failure) oomJSON {
 		Allocated: o.Moment.Allocated, Reserved: o.Moment.Reserved,
 		Stream: o.Stream, Where: f.Site, Caller: f.Caller, Phase: f.Phase, Frames: []string{}, Cause: string(f.Cause),
 		Why: f.Says(report.Size), Round: f.Rounds,
-		Ages: agesJSON(f.ByAge), Live: []holderJSON{}, Free: []freeJSON{}, Remedies: []remedyJSON{}, Unsure: f.Unsure,
+		Ages: f.ByAge, Live: append([]oom.Holder{}, f.Held[:min(len(f.Held), shownHolders)]...), Free: []freeJSON{},
+		Remedies: append([]oom.Remedy{}, f.Remedies...), Unsure: f.Unsure,
 		Untried: clean(f.Untried)}
 	for _, k := range s.Stack(o.Stack) {
 		j.Frames = append(j.Frames, s.Frames[k].String())
-	}
-	for _, x := range f.Held[:min(len(f.Held), shownHolders)] {
-		j.Live = append(j.Live, holderJSON{x.Site, x.Caller, x.Phase, x.Count, x.Bytes, x.Largest, x.Rounds})
 	}
 	for _, x := range f.Free {
 		j.CachedFree += x.Bytes
 		j.LargestFree = max(j.LargestFree, x.Largest)
 		j.Free = append(j.Free, freeJSON{x.Stream, x.Pool, x.Small, x.Bytes, x.Pieces, x.Largest,
 			x.Serves(o.Stream, o.Tried)})
-	}
-	for _, r := range f.Remedies {
-		j.Remedies = append(j.Remedies, remedyJSON{r.What, r.Conf, r.Site, r.Helps})
 	}
 	return j
 }
@@ -138,7 +111,7 @@ func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
 		if x.Phase != "" {
 			phase = ", " + x.Phase
 		}
-		p.line("  %12s  in %s  %s%s%s", report.Size(x.Bytes), report.Count(int64(x.Count)), place(x.Where), phase, rounds)
+		p.line("  %12s  in %s  %s%s%s", report.Size(x.Bytes), report.Count(int64(x.Count)), place(x.Site), phase, rounds)
 		if x.Caller != "" {
 			p.line("                called by %s", place(x.Caller))
 		}

@@ -12,41 +12,27 @@ import (
 
 // What "snapshot show" says, in JSON. Sizes are in bytes.
 type (
-	sumJSON struct {
-		Count int   `json:"count"`
-		Bytes int64 `json:"bytes"`
-	}
-	peakJSON struct {
-		Bytes int64 `json:"bytes"`
-		Event int   `json:"event"` // -1: before the recording
-	}
-	groupJSON struct {
-		Where   string `json:"where"`
-		Count   int    `json:"count"`
-		Bytes   int64  `json:"bytes"`
-		Largest int64  `json:"largest_bytes"`
-	}
 	deviceJSON struct {
-		Device        int                `json:"device"`
-		Allocated     int64              `json:"allocated_bytes"`
-		Active        int64              `json:"active_bytes"`
-		Requested     int64              `json:"requested_bytes"`
-		Reserved      int64              `json:"reserved_bytes"`
-		Fragmentation float64            `json:"fragmentation"`
-		LargestFree   int64              `json:"largest_free_bytes"`
-		InactiveSplit sumJSON            `json:"inactive_split"`
-		Segments      map[string]sumJSON `json:"segments"`
-		Blocks        map[string]sumJSON `json:"blocks"`
-		Events        int                `json:"events"`
-		Actions       map[string]int     `json:"actions"`
-		PeakAllocated *peakJSON          `json:"peak_allocated"` // null where nothing was recorded
-		PeakReserved  *peakJSON          `json:"peak_reserved"`
-		PeakRequested *peakJSON          `json:"peak_requested"`
-		Unsure        int64              `json:"unsure_bytes"` // by how much the peaks of allocated bytes may be off
-		OOMs          []oomJSON          `json:"ooms"`
-		MoreOOMs      int                `json:"more_ooms"` // failures at further places, which are not explained
-		Exact         bool               `json:"exact"`
-		Doubts        []string           `json:"doubts"`
+		Device        int                     `json:"device"`
+		Allocated     int64                   `json:"allocated_bytes"`
+		Active        int64                   `json:"active_bytes"`
+		Requested     int64                   `json:"requested_bytes"`
+		Reserved      int64                   `json:"reserved_bytes"`
+		Fragmentation float64                 `json:"fragmentation"`
+		LargestFree   int64                   `json:"largest_free_bytes"`
+		InactiveSplit snapshot.Sum            `json:"inactive_split"`
+		Segments      map[string]snapshot.Sum `json:"segments"`
+		Blocks        map[string]snapshot.Sum `json:"blocks"`
+		Events        int                     `json:"events"`
+		Actions       map[string]int          `json:"actions"`
+		PeakAllocated *snapshot.Peak          `json:"peak_allocated"` // null where nothing was recorded
+		PeakReserved  *snapshot.Peak          `json:"peak_reserved"`
+		PeakRequested *snapshot.Peak          `json:"peak_requested"`
+		Unsure        int64                   `json:"unsure_bytes"` // by how much the peaks of allocated bytes may be off
+		OOMs          []oomJSON               `json:"ooms"`
+		MoreOOMs      int                     `json:"more_ooms"` // failures at further places, which are not explained
+		Exact         bool                    `json:"exact"`
+		Doubts        []string                `json:"doubts"`
 	}
 	showJSON struct {
 		Schema    string       `json:"schema"`
@@ -102,23 +88,22 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 		return deviceJSON{}, err
 	}
 	f := s.Figures(device)
-	sum := func(x snapshot.Sum) sumJSON { return sumJSON(x) }
-	peak := func(p snapshot.Peak) *peakJSON {
+	peak := func(p snapshot.Peak) *snapshot.Peak {
 		if !h.Recorded {
 			return nil
 		}
-		return &peakJSON{p.Bytes, p.Event}
+		return &p
 	}
 	j := deviceJSON{
 		Device: device, Allocated: f.Allocated, Active: f.Active, Requested: f.Requested, Reserved: f.Reserved,
-		Fragmentation: f.Fragmentation(), LargestFree: f.LargestFree, InactiveSplit: sum(f.InactiveSplit),
-		Segments: map[string]sumJSON{"small": sum(f.Small), "large": sum(f.Large), "expandable": sum(f.Expandable)},
-		Blocks:   map[string]sumJSON{}, Actions: map[string]int{},
+		Fragmentation: f.Fragmentation(), LargestFree: f.LargestFree, InactiveSplit: f.InactiveSplit,
+		Segments: map[string]snapshot.Sum{"small": f.Small, "large": f.Large, "expandable": f.Expandable},
+		Blocks:   map[string]snapshot.Sum{}, Actions: map[string]int{},
 		PeakAllocated: peak(h.Allocated), PeakReserved: peak(h.Reserved), PeakRequested: peak(h.Requested), Unsure: h.Unsure,
 		Exact: h.Exact, Doubts: append([]string{}, h.Doubts...),
 	}
 	for i, b := range f.Blocks {
-		j.Blocks[snapshot.BlockState(i).String()] = sum(b)
+		j.Blocks[snapshot.BlockState(i).String()] = b
 	}
 	for _, a := range s.Actions(device) {
 		j.Actions[s.ActionName(a.Action)] = a.Count

@@ -64,7 +64,7 @@ func TestSnapshotShowAndReplay(t *testing.T) {
 		}
 		d := show.Devices[0]
 		if d.PeakAllocated == nil && filepath.Base(p) == "mem_track_0.pickle.gz" { // nothing was allocated yet
-			d.PeakAllocated, d.PeakReserved = new(peakJSON), new(peakJSON)
+			d.PeakAllocated, d.PeakReserved = new(snapshot.Peak), new(snapshot.Peak)
 		}
 		if d.Allocated != want.Allocated || d.Reserved != want.Reserved || d.PeakAllocated.Bytes != want.MaxAllocated ||
 			d.PeakReserved.Bytes != want.MaxReserved || !d.Exact {
@@ -128,7 +128,7 @@ func TestSnapshotTopAndDiff(t *testing.T) {
 		for _, at := range []string{"peak", "end", "start", "100"} {
 			var r struct {
 				Bytes  int64
-				Groups []groupJSON
+				Groups []snapshot.Group
 			}
 			callJSON(t, &r, "snapshot", "top", pickle("resnet50_seed"), "--by", by, "--at", at, "-n", "0")
 			var sum int64

@@ -142,10 +142,8 @@ func topGrid(groups []snapshot.Group, n int) *report.Grid {
 }
 
 func topJSON(w io.Writer, file string, device, at int, groups []snapshot.Group, n int) error {
-	r := topList{Schema: topForm, File: file, Device: device, Event: at, Groups: []groupJSON{}}
+	r := topList{Schema: topForm, File: file, Device: device, Event: at,
+		Groups: append([]snapshot.Group{}, groups[:first(n, len(groups))]...)}
 	r.Count, r.Bytes = total(groups)
-	for _, g := range groups[:first(n, len(groups))] {
-		r.Groups = append(r.Groups, groupJSON{g.Label, g.Count, g.Bytes, g.Largest})
-	}
 	return encodeJSON(w, r)
 }

@@ -58,13 +58,13 @@ type Failure struct {
 
 // A Holder is a line of the program that holds memory in a phase.
 type Holder struct {
-	Site    string
-	Caller  string // the line that called it; "" where there is none
-	Phase   string
-	Count   int
-	Bytes   int64
-	Largest int64
-	Rounds  int // rounds of the loop in which it made what is still in use
+	Site    string `json:"where"`
+	Caller  string `json:"caller"` // the line that called it; "" where there is none
+	Phase   string `json:"phase"`
+	Count   int    `json:"count"`
+	Bytes   int64  `json:"bytes"`
+	Largest int64  `json:"largest_bytes"`
+	Rounds  int    `json:"rounds"` // rounds of the loop in which it made what is still in use
 	addrs   []int64
 	direct  bool // it called for the memory itself, not through a module
 }
@@ -79,11 +79,11 @@ func (h *Holder) Name() string {
 
 // Ages is what was in use, by when it was made. Sizes are in bytes.
 type Ages struct {
-	Before     int64 // before the loop, or before the recording
-	FirstRound int64
-	Earlier    int64 // in rounds after the first and before the last
-	Now        int64 // in the round that failed
-	FailedCall int64 // of all these: made by a call that had failed before, and was left
+	Before     int64 `json:"before_bytes"` // before the loop, or before the recording
+	FirstRound int64 `json:"first_round_bytes"`
+	Earlier    int64 `json:"earlier_rounds_bytes"` // after the first and before the last
+	Now        int64 `json:"this_round_bytes"`     // in the round that failed
+	FailedCall int64 `json:"failed_call_bytes"`    // of all these: made by a call that had failed before, and was left
 }
 
 // most is how many places of one recording are explained; the others are counted.

@@ -13,10 +13,10 @@ import (
 // A Remedy is something that may help, tried by replaying the recording up to
 // the failure.
 type Remedy struct {
-	What  string // for people
-	Conf  string // the allocator settings to try; empty for others
-	Site  string // the line of the program that it is about; empty for others
-	Helps string // yes, no, or perhaps: what may be reserved is not known well enough
+	What  string `json:"what"`       // for people
+	Conf  string `json:"alloc_conf"` // the allocator settings to try; empty for others
+	Site  string `json:"where"`      // the line of the program that it is about; empty for others
+	Helps string `json:"helps"`      // yes, no, or perhaps: what may be reserved is not known well enough
 }
 
 // remedies tries what may help.
