@@ -50,6 +50,7 @@ def kernels(recording: Recording) -> list[str]:
     return [call[0] for call in recording.calls() if call[0].startswith("triton::")]
 
 
+@pytest.mark.filterwarnings("error:.*global hooks on modules")  # those of the recorder are none of the program's
 def test_a_compiled_model_is_recorded_by_the_buffers_of_its_kernels(tmp_path: Path) -> None:
     torch._dynamo.reset()  # sets the first of these itself
     cache = {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}

@@ -245,6 +245,14 @@ def install(session: Session) -> None:
 
     session.patches.set(torch, "compile", compiled)
     session.patches.set(nn.Module, "compile", module_compiled)
+    modules: Any = nn.modules.module
+    tables = [getattr(modules, f"_global_{of}_hooks") for of in ("forward_pre", "forward", "backward_pre", "backward")]
+
+    def any_hook() -> bool:
+        """Whether the program has hooks of all modules, of which a compiled module warns."""
+        return any(hook not in session.phases.hooks for table in tables for hook in table.values())
+
+    session.patches.set(modules, "_has_any_global_hook", any_hook)
     if "torch._dynamo.convert_frame" in sys.modules:  # something may be compiled that was made before
         compiler.watch()
 
