@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from memestimate.api.recorder import Recorder
 from memestimate.core.recording import Enough
@@ -127,10 +127,10 @@ class Endless(IterableDataset[torch.Tensor]):
             yield torch.ones(32)
 
 
-def loops(data: Any, sizes: list[int], *, accumulate: int = 1) -> Any:
+def loops(data: Any, sizes: list[int], *, accumulate: int = 1, workers: int = 0) -> Any:
     net = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 1)).cuda()
     optimizer = torch.optim.SGD(net.parameters())
-    for i, batch in enumerate(DataLoader(data, batch_size=8)):
+    for i, batch in enumerate(DataLoader(data, batch_size=8, num_workers=workers)):
         net(batch.cuda()).sum().backward()
         sizes.append(len(batch))
         if (i + 1) % accumulate == 0:
@@ -164,6 +164,104 @@ def test_a_long_loop_goes_on_with_its_last_batch(
     assert evaluated[-1] == 1
     assert [code for code, _ in recorder.notes] == ["cut"]
     assert "batches of a loader were left out" in recorder.notes[0][1]
+
+
+def test_what_workers_have_begun_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shorter, "_CALLS", 200)
+    data: Sized = torch.ones(8 * 200 - 3, 32)
+    sizes: list[int] = []
+    recorder, recording = record(tmp_path / "a.mrec", lambda: loops(data, sizes, workers=2))
+    assert numbered(recording)
+    assert len(sizes) < 30
+    assert sizes[-1] == 5
+    assert [code for code, _ in recorder.notes] == ["cut"]
+
+
+class Rows(Dataset[dict[str, torch.Tensor]]):
+    def __len__(self) -> int:
+        return 800
+
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        return {"x": torch.ones(32)}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(32, 1)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = self.layer(x)
+        return {"loss": y.square().mean(), "y": y}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_trainer_ends_early_with_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setattr(shorter, "_CALLS", 2000)
+
+    def run() -> None:
+        settings = transformers.TrainingArguments(
+            output_dir=str(tmp_path / "out"),
+            num_train_epochs=50,
+            eval_strategy="epoch",
+            save_strategy="epoch",
+            report_to=[],
+            disable_tqdm=True,
+            dataloader_num_workers=workers,
+        )
+        trainer = transformers.Trainer(Net(), settings, train_dataset=Rows(), eval_dataset=Rows())
+        trainer.train()
+        assert trainer.state.global_step < 30
+        assert len(trainer.state.log_history) > 1
+
+    recorder, recording = record(tmp_path / "a.mrec", run)
+    assert numbered(recording)
+    assert recorder.phases.evaluated
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [f"checkpoint-{recorder.steps}"]
+    assert "steps of Trainer were left out" in dict(recorder.notes)["cut"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_lightning_ends_early_with_its_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int
+) -> None:
+    lightning = pytest.importorskip("lightning")
+    monkeypatch.setattr(shorter, "_CALLS", 2000)
+
+    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Net()
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            return self.net(**batch)["loss"]  # type: ignore[no-any-return]
+
+        def validation_step(self, batch: Any, _: int) -> None:
+            self.log("loss", self.net(**batch)["loss"])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.parameters())
+
+    def run() -> None:
+        trainer = lightning.Trainer(
+            max_epochs=50,
+            accelerator="gpu",
+            devices=1,
+            accumulate_grad_batches=accumulate,
+            logger=False,
+            enable_progress_bar=False,
+            default_root_dir=tmp_path,
+        )
+        trainer.fit(Module(), DataLoader(Rows(), 8), DataLoader(Rows(), 8))
+        assert trainer.global_step < 30
+        assert trainer.callback_metrics
+
+    recorder, recording = record(tmp_path / "a.mrec", run)
+    assert numbered(recording)
+    assert recorder.phases.evaluated
+    assert list((tmp_path / "checkpoints").iterdir())
+    assert "steps of Lightning were left out" in dict(recorder.notes)["cut"]
 
 
 def test_a_loop_without_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

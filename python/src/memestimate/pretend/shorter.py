@@ -6,6 +6,7 @@ behind them, it goes on with its last ones.
 
 from __future__ import annotations
 
+import functools
 import math
 from types import ModuleType
 from typing import Any
@@ -24,6 +25,7 @@ class Shorter:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._known: set[int] = set()  # loaders that were left early
+        self._first: tuple[int, int] | None = None  # step of a trainer, and calls when it had ended
 
     def is_time(self, steps: float, calls: float, again: bool = False) -> bool:
         """Whether so many training steps, of so many calls, can be left out: those before them were alike."""
@@ -34,6 +36,18 @@ class Shorter:
         if alike.run >= enough:
             return alike.more <= 0 or alike.growth * steps * _LITTLE <= session.storages.highest
         return alike.run_of_calls >= enough and alike.more <= 0
+
+    def ends(self, step: int, left: float, of: str) -> bool:
+        """Whether a trainer that has made a step, and has others left, is to end its training now."""
+        calls = self._session.calls
+        if self._first is None or step <= self._first[0]:
+            self._first = step, calls
+            return False
+        first, began = self._first
+        if left <= 0 or not self.is_time(left, (calls - began) / (step - first)):
+            return False
+        self.note(left, of)
+        return True
 
     def note(self, left: float, of: str) -> None:
         """Say that turns were left out."""
@@ -108,24 +122,47 @@ class Pass:
 
 
 def install(session: Session) -> None:
-    """Let transformers' Trainer end its training early, in its own way: with the evaluation and the checkpoint due."""
-    if session.goes_on:
-        when_imported(session.patches, "transformers.trainer_callback", lambda module: _shorten(session, module))
+    """Let trainers end their training early, each in its own way: with the evaluation and the checkpoint due."""
+    if not session.goes_on:
+        return
+    for name, shorten in (
+        ("transformers.trainer_callback", _end_transformers),
+        ("lightning.pytorch.loops.training_epoch_loop", _end_lightning),
+        ("pytorch_lightning.loops.training_epoch_loop", _end_lightning),
+    ):
+        when_imported(session.patches, name, functools.partial(shorten, session))
 
 
-def _shorten(session: Session, module: ModuleType) -> None:
-    flow = module.DefaultFlowCallback
+def _end_transformers(session: Session, module: ModuleType) -> None:
+    flow, shorter = module.DefaultFlowCallback, session.part(Shorter)
     stepped = flow.on_step_end
-    shorter = session.part(Shorter)
-    began: list[int] = []
 
     def on_step_end(self: Any, args: Any, state: Any, control: Any, **others: Any) -> Any:
-        if state.global_step == 1:
-            began[:] = [session.calls]
-        steps, left = state.global_step - 1, state.max_steps - state.global_step
-        if began and steps > 0 and left > 0 and shorter.is_time(left, (session.calls - began[0]) / steps):
-            shorter.note(left, "steps of Trainer")
+        if shorter.ends(state.global_step, state.max_steps - state.global_step, "steps of Trainer"):
             state.max_steps = state.global_step
         return stepped(self, args, state, control, **others)
 
     session.patches.set(flow, "on_step_end", on_step_end)
+
+
+def _end_lightning(session: Session, module: ModuleType) -> None:
+    loop, shorter = module._TrainingEpochLoop, session.part(Shorter)
+    advanced = loop.on_advance_end
+
+    def on_advance_end(self: Any, data_fetcher: Any) -> None:
+        stepped = not self._should_accumulate()
+        if stepped and shorter.ends(self.global_step, _left_of_lightning(self), "steps of Lightning"):
+            self.trainer.should_stop = True  # as its EarlyStopping says
+        advanced(self, data_fetcher)
+
+    session.patches.set(loop, "on_advance_end", on_advance_end)
+
+
+def _left_of_lightning(loop: Any) -> float:
+    """How many optimizer steps of a run of Lightning's Trainer are left."""
+    trainer = loop.trainer
+    epochs = math.inf if trainer.max_epochs in (None, -1) else trainer.max_epochs - trainer.current_epoch
+    batches = epochs * trainer.num_training_batches - loop.batch_idx - 1
+    left: float = batches / trainer.accumulate_grad_batches
+    left = left if trainer.max_steps == -1 else min(left, trainer.max_steps - loop.global_step)
+    return math.ceil(left) if math.isfinite(left) else left
