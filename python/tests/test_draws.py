@@ -12,7 +12,6 @@ import memestimate
 
 _SHAPE = (64, 20, 100, 100)
 _N, _CHANCE = 12_800_000, 0.01
-_MOST = 1.02 * _N * _CHANCE
 
 
 @pytest.fixture
@@ -21,28 +20,35 @@ def rec(tmp_path: Path) -> memestimate.Recorder:
         yield recorder
 
 
-def test_coins_of_the_gpu_set_what_they_can(rec: memestimate.Recorder) -> None:
-    chance = torch.tensor(_CHANCE).cuda()
+def test_coins_that_are_too_many_may_all_be_set(rec: memestimate.Recorder) -> None:
+    for mask in (torch.empty(_SHAPE, device="cuda").bernoulli_(_CHANCE), torch.rand(_SHAPE, device="cuda") < _CHANCE):
+        assert mask.nonzero().shape[0] == _N
+    assert all(place.most for place in rec.decisions.places.values())
+
+
+def test_up_to_a_million_coins_are_drawn(rec: memestimate.Recorder) -> None:
+    chance, shape = torch.tensor(_CHANCE).cuda(), (16, 20, 50, 50)
+    n = 16 * 20 * 50 * 50
     masks = [
-        Bernoulli(chance).sample(_SHAPE),
-        torch.empty(_SHAPE, device="cuda").bernoulli_(_CHANCE),
-        torch.rand(_SHAPE, device="cuda") < _CHANCE,
-        torch.rand_like(torch.empty(_SHAPE, device="cuda")).view(-1) > 1 - _CHANCE,
-        torch.empty(_SHAPE, device="cuda").uniform_() <= _CHANCE,
-        torch.empty(_SHAPE, device="cuda").bernoulli_(_CHANCE).bool().flatten(2),
+        Bernoulli(chance).sample(shape),
+        torch.empty(shape, device="cuda").bernoulli_(_CHANCE),
+        torch.rand(shape, device="cuda") < _CHANCE,
+        torch.rand_like(torch.empty(shape, device="cuda")).view(-1) > 1 - _CHANCE,
+        torch.empty(shape, device="cuda").uniform_() <= _CHANCE,
+        torch.empty(shape, device="cuda").bernoulli_(_CHANCE).bool().flatten(2),
+        (torch.rand(20, n // 20, device="cuda") < 20 * _CHANCE)[3],
     ]
     for mask in masks:
-        assert _N * _CHANCE < mask.nonzero().shape[0] < _MOST
-    assert all(place.most for place in rec.decisions.places.values())
-    kept = torch.ones(_SHAPE, device="cuda")[torch.rand(_SHAPE, device="cuda") >= _CHANCE]
-    assert _N * (1 - _CHANCE) < kept.numel() < _N * (1 - _CHANCE / 2)
+        wanted = 20 * _CHANCE if mask.numel() < n else _CHANCE
+        assert abs(mask.nonzero().shape[0] / mask.numel() / wanted - 1) < 0.1
+    assert {place.taken.partition(": ")[2] for place in rec.decisions.places.values()} == {"random numbers"}
+    kept = torch.rand(20000, device="cuda") > 1e-4
+    assert not rec.values.guesses.of(kept.all()).sane
 
 
-def test_what_is_no_coin_may_all_be_set(rec: memestimate.Recorder) -> None:
-    wide = torch.empty(_SHAPE, device="cuda").uniform_(-1, 1)
-    changed = torch.rand(_SHAPE, device="cuda").mul_(0.001)
-    for mask in (wide < _CHANCE, changed < _CHANCE, torch.rand(_SHAPE, device="cuda") + 1 < _CHANCE):
-        assert mask.nonzero().shape[0] == _N
+def test_what_is_written_over_is_not_drawn(rec: memestimate.Recorder) -> None:
+    changed = torch.rand(20000, device="cuda").mul_(torch.randn(20000, device="cuda"))
+    assert (changed < _CHANCE).nonzero().shape[0] == 20000
 
 
 def test_few_coins_are_drawn(rec: memestimate.Recorder) -> None:
@@ -59,11 +65,7 @@ def test_a_large_mask_of_the_host_is_counted(rec: memestimate.Recorder) -> None:
     assert mask.cuda().nonzero().shape[0] == mask.numel()
 
 
-def test_parts_of_what_is_drawn_may_have_more_than_their_share(rec: memestimate.Recorder) -> None:
-    row = (torch.rand(20, 1000, device="cuda") < 0.1)[0]
-    assert row.nonzero().shape[0] >= 100 + 6 * 9
-    wide = torch.rand(20000, 1, device="cuda").expand(20000, 64) < 0.1
-    assert wide.nonzero().shape[0] >= 64 * (2000 + 6 * 42)
+def test_parts_may_have_more_than_their_share(rec: memestimate.Recorder) -> None:
     places = torch.randn(20000, device="cuda").long()
     some = torch.zeros(20000, dtype=torch.bool, device="cuda")
     some[places[:100]] = True
@@ -72,9 +74,6 @@ def test_parts_of_what_is_drawn_may_have_more_than_their_share(rec: memestimate.
 
 
 def test_what_may_all_be_set_leaves_others(rec: memestimate.Recorder) -> None:
-    kept = torch.rand(20000, device="cuda") > 1e-4
-    assert (~kept).nonzero().shape[0] >= 2 + 6
-    assert not rec.values.guesses.of(kept.all()).sane
     some = torch.zeros(20000, dtype=torch.bool, device="cuda")
     some[torch.randn(20000, device="cuda").long()] = True
     assert (~some).nonzero().shape[0] == 20000

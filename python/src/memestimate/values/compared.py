@@ -1,4 +1,4 @@
-"""What comparisons say of data that came from the host, where it is too much to follow.
+"""What comparisons say of data that came from the host, or was drawn, where it is too much to follow.
 
 Which pixels of a depth map are valid decides about sizes and branches, and is one comparison with a number. What else
 is computed of so many numbers seldom decides anything, and would take the time that the step itself takes.
@@ -29,13 +29,13 @@ class Compared:
     def __init__(self, values: Values) -> None:
         self._values = values
 
-    def keep(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
-        """Keep what was copied from the host, if it is data: of parameters nothing is compared."""
+    def keep(self, tensor: torch.Tensor, source: torch.Tensor, likely: str = "") -> None:
+        """Keep what was copied from the host or drawn, if it is data: of parameters nothing is compared."""
         fits = source.numel() <= _MOST and not source.requires_grad
         if fits and isinstance(tensor, FakeTensor) and tensor.shape == source.shape:
-            data = source.detach().to(tensor.dtype).clone()
-            facts.facts(tensor).data = Of(data, self._values.epoch(tensor))
-            self._values.numbers.keep(tensor, data)
+            of = facts.facts(tensor)
+            of.data = Of(source.detach().to(tensor.dtype).clone(), self._values.epoch(tensor))
+            of.likely = likely
 
     def follow(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> torch.Tensor | None:
         """What a comparison with a number gives; a view of what is kept is kept."""
@@ -51,5 +51,6 @@ class Compared:
             found: torch.Tensor = func(kept.fact, *rest)
             return found
         if func.is_view:
-            facts.facts(out).data = Of(func(kept.fact, *rest), self._values.epoch(out))
+            of = facts.facts(out)
+            of.data, of.likely = Of(func(kept.fact, *rest), self._values.epoch(out)), self._values.likely(source)
         return None

@@ -33,8 +33,6 @@ class Known(NamedTuple):
     choices: int = 0  # among how many alternatives each element chooses; 0 for none
     most: bool = False  # no larger share is possible
     whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
-    uniform: int = 0  # of how many draws they are, evenly between zero and one
-    chance: float = 0.0  # with which each is set, drawn by itself
     mask: bool = False  # each number is zero or one, as those of a mask are that was made numbers
 
     @property
@@ -74,15 +72,6 @@ class Origin(NamedTuple):
     chosen: tuple[Any, ...] = ()
 
 
-class Parts(NamedTuple):
-    """The parts of a tensor, along one dimension."""
-
-    dim: int
-    ends: tuple[int, ...]
-    known: tuple[Known, ...]
-    epoch: int  # of the tensor's storage
-
-
 class Of(NamedTuple, Generic[T]):
     """A fact as of an epoch of the tensor's storage."""
 
@@ -101,13 +90,11 @@ class Facts:
     likely
         Why that is only likely: it is drawn, or of before an update; "" if it is certain.
     data
-        What was copied from the host, where it is too much to follow: comparisons are answered of it.
+        What was copied from the host or drawn, where it is too much to follow: comparisons are answered of it.
     share
         How many of its elements are set, or among how many choices they are.
     origin
         Between which limits its elements lie, or those that it chooses.
-    parts
-        What is known of the tensors that it was joined of.
     guess
         What its single element is taken to hold.
     slope
@@ -121,7 +108,6 @@ class Facts:
     data: Of[torch.Tensor] | None = None
     share: Of[Known] | None = None
     origin: Of[Origin] | None = None
-    parts: Parts | None = None
     guess: Guess | None = None
     slope: float | None = None
     structure: Of[Structure] | None = None

@@ -31,11 +31,11 @@ _NOTHING = Known()
 
 _SAME = (
     *("view", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "alias", "detach", "clone", "flip"),
+    "expand",
 )
 _PARTS = ("select", "slice", "split", "split_with_sizes", "unbind")
 _MASKS = (torch.bool, torch.uint8)
 _ALTERNATIVES = 64  # more whole numbers than that are a range, and no choice
-_BELOW = {"lt": True, "le": True, "gt": False, "ge": False}  # whether those below a number are set
 _DIMENSION = {"topk": 2, "argmax": 1, "argmin": 1, "argsort": 1, "sort": 1, "max": 1, "min": 1}  # where it stands
 
 
@@ -49,10 +49,6 @@ class Shares:
             "ne": lambda args, out: self._compared(args, equal=False),
             "gt": lambda args, out: self._nonzero(args[0]) if _is_zero(args[1]) else _NOTHING,
             **dict.fromkeys(("ge", "lt", "le"), lambda args, out: _NOTHING),  # see `read`
-            **dict.fromkeys(("rand", "rand_like"), lambda args, out: Known(uniform=out.numel())),
-            "uniform_": lambda args, out: Known(uniform=out.numel() if tuple(args[1:]) in ((), (0, 1)) else 0),
-            "bernoulli": self._coins,
-            "bernoulli_": self._coins,
             "bitwise_or": lambda args, out: self._either(args),
             "logical_or": lambda args, out: self._either(args),
             "bitwise_and": lambda args, out: self._both(args),
@@ -80,7 +76,6 @@ class Shares:
         rules |= dict.fromkeys(_SAME, lambda args, out: self.of(args[0]))
         rules |= dict.fromkeys(_PARTS, self._part)
         rules |= dict.fromkeys(("index", "index_select"), lambda args, out: self._picked(args[0]))
-        rules["expand"] = lambda args, out: self._as_often(args[0])
         rules |= dict.fromkeys(_DIMENSION, lambda args, out: _NOTHING)  # see `read`
         rules |= dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero_"), lambda args, out: Known(0.0))
         rules |= dict.fromkeys(("isnan", "isinf"), lambda args, out: Known(0.0))  # as a sane program expects
@@ -110,9 +105,6 @@ class Shares:
         true = self._values.origins.true_of(name, args)
         if true is not None:
             return Known(min(1.0, true / max(args[0].numel(), 1)), most=True)
-        if name in _BELOW and self.of(args[0]).uniform and isinstance(args[1], int | float):
-            below = min(max(float(args[1]), 0.0), 1.0)
-            return _drawn(below if _BELOW[name] else 1 - below, self.of(args[0]).uniform, out.numel())
         if position is None:
             return rule(args, out)
         dim = args[position] if len(args) > position else kwargs.get("dim", -1 if name in ("topk", "sort") else None)
@@ -137,22 +129,10 @@ class Shares:
         finite = is_finite("eq" if equal else "ne", args)
         if finite is not None:  # nothing is NaN or infinite
             return Known(float(finite))
-        if self._values.numbers.lack(args[0], args[1]):
-            return Known(float(not equal))
         choices = self.of(args[0]).choices or self.of(args[1]).choices
         if not choices:
             return _NOTHING
         return Known(1 / choices if equal else 1 - 1 / choices)
-
-    def _coins(self, args: Sequence[Any], out: Any) -> Known:
-        """Coins, all with one probability or each with its own."""
-        if len(args) > 1 and isinstance(args[1], int | float):
-            return _drawn(float(args[1]), out.numel(), out.numel())
-        chances = self._values.get(args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0])
-        if chances is None or chances.numel() == 0:
-            return _NOTHING
-        found = _drawn(float(chances.max()), out.numel(), out.numel())
-        return found if chances.min() == chances.max() else found._replace(chance=0.0)
 
     def _all(self, mask: torch.Tensor) -> Known:
         """Of rows of a mask of which all elements are set, or none, all are, or none."""
@@ -160,31 +140,25 @@ class Shares:
         return Known(known.share) if known.is_exact else _NOTHING
 
     def _part(self, args: Sequence[Any], out: Any) -> Known:
-        """Of what is set at most, all may be in one part; of what is drawn, each part has its own bound."""
+        """Of what is set at most, all may be in one part."""
         known, count = self.of(args[0]), args[0].numel()
         least = min((t.numel() for t in tensors(out) if t.numel()), default=count)
         if least == count:
             return known
-        if known.chance:
-            return _drawn(known.chance, least, least)._replace(mask=known.mask)
         if known.share is not None and known.most:
             known = known._replace(share=min(1.0, known.share * count / least))
-        return known._replace(uniform=max(known.uniform * least // count, 1) if known.uniform else 0)
+        return known
 
     def _picked(self, mask: torch.Tensor) -> Known:
         """Elements may be picked twice, and those that are set alone."""
-        known = self.of(mask)._replace(uniform=0, chance=0.0)
+        known = self.of(mask)
         return known._replace(share=None, most=False) if known.most and known.share else known
-
-    def _as_often(self, mask: torch.Tensor) -> Known:
-        """Each element as often as another, which are no more draws."""
-        return self.of(mask)._replace(chance=0.0)
 
     def _repeated(self, args: Sequence[Any], out: Any) -> Known:
         """A mask laid beside itself has as large a share set, also one that is too large then for its values."""
         known = self._values.get(args[0])
         if known is None or args[0].dtype not in _MASKS or known.numel() == 0 or not self._values.likely(args[0]):
-            return self._as_often(args[0])
+            return self.of(args[0])
         return Known(self._values.taken_count(args[0]) / known.numel())
 
     def _any(self, args: Sequence[Any], out: Any) -> Known:
@@ -196,8 +170,6 @@ class Shares:
 
     def _inverted(self, args: Sequence[Any], out: Any) -> Known:
         known = self.of(args[0])
-        if known.chance:
-            return _drawn(1 - known.chance, out.numel(), out.numel())
         bounded = known.most and not known.is_exact  # from above: how many are not set is not
         return Known(None if known.share is None or bounded else 1 - known.share)
 
@@ -266,7 +238,7 @@ class Shares:
         """A constant added to each element leaves as many alternatives."""
         if not isinstance(args[1], int):
             return _NOTHING
-        return self.of(args[0])._replace(share=None, most=False, uniform=0, chance=0.0, mask=False)
+        return self.of(args[0])._replace(share=None, most=False, mask=False)
 
     def _cast(self, tensor: torch.Tensor, out: Any) -> Known:
         known = self.of(tensor)
@@ -311,18 +283,6 @@ class Shares:
         if name == "histc" and isinstance(out, torch.Tensor) and self.of(args[0]).choices == out.numel():
             return spread(args[0].numel(), out)
         return None
-
-
-def _drawn(chance: float, draws: int, count: int) -> Known:
-    """As many of some elements as draws set at most: the mean, six standard deviations and twelve draws.
-
-    By Bernstein's inequality there are more once in e**18 times: the exponent for t draws above the mean, of which v is
-    the variance, is t * t / (2 * v + 2 / 3 * t).
-    """
-    if not 0 < chance < 1 or draws == 0:
-        return Known(1.0 if chance >= 1 else 0.0)
-    share = chance + 6 * math.sqrt(chance * (1 - chance) / draws) + 12 / draws
-    return Known(min(1.0, share), most=True, chance=chance if draws == count else 0.0)
 
 
 def spread(total: int, like: torch.Tensor) -> torch.Tensor:

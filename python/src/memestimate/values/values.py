@@ -23,9 +23,7 @@ from .compared import Compared
 from .draws import Draws
 from .facts import Known, Of, facts, forget_value, known
 from .guesses import Guesses
-from .joined import Joined
 from .masks import Room, is_mask, is_zeros_and_ones, set_in, view_of
-from .numbers import Numbers
 from .origins import Origins
 from .real import Real
 from .shares import Shares, spread
@@ -65,9 +63,7 @@ class Values:
         self.shares = Shares(self)
         self.guesses = Guesses(self)
         self.structures = Structures(self)
-        self._joined = Joined(self)
         self._compared = Compared(self)
-        self.numbers = Numbers(session, self)
         self._draws = Draws()
         self._made = Room(_MADE)
         self.all_set = False  # of masks that nobody knows all elements are, by what PyTorch itself asks there
@@ -126,7 +122,6 @@ class Values:
             serial = self.serial(tensor)
             self._epochs[serial] = self._epochs.get(serial, 0) + _HOLES
             self._holes.pop(serial, None)
-            self.numbers.forget(tensor)
             if value is not None:
                 self.set(tensor, value)
 
@@ -140,7 +135,6 @@ class Values:
             return
         if not source.dtype.is_floating_point or source.numel() <= _SMALL_FLOAT or is_zeros_and_ones(source):
             self.set(tensor, source.detach().to(tensor.dtype).clone())
-            self.numbers.keep(tensor, source.detach().to(tensor.dtype).clone())
         else:
             self._compared.keep(tensor, source)
 
@@ -163,7 +157,6 @@ class Values:
         if isinstance(first, FakeTensor) and first.dtype in _WHOLE:
             self.guesses.move(first, func, args)
         share = self.shares.read(func, args, kwargs, out)
-        self.numbers.follow(func, args, kwargs, out, written)
         origin = self.origins.read(func, args)
         held = self._held(args[0]) if func.is_view and args and isinstance(args[0], FakeTensor) else None
         followed = first is not None and (held is not None or self._is_followed(first, out, args, share))
@@ -188,7 +181,6 @@ class Values:
                         self.set(tensor, before, _UPDATED)  # a step moves it by little
         if share != Known():
             self.shares.write(share, out)
-        self._joined.follow(func, args, kwargs, out)
         self.structures.follow(func, args, kwargs, out)
         if origin is not None:
             self.origins.write(origin, out)
@@ -198,17 +190,14 @@ class Values:
             if wide is not None:
                 self.set(out, wide, self.likely(args[0]))
                 return
-            small = isinstance(first, FakeTensor) and first.numel() <= _limit(first)
-            drawn = self._draws.draw(func, args, kwargs, self._real) if small else None
-            if drawn is not None and first is not None:
-                self.set(first, drawn, _DRAWN)
-                self.shares.write(Known(), out)  # which are set is known, too
+            if isinstance(first, FakeTensor) and self._draw(first, func, args, kwargs):
                 return
             settled = self._compared.follow(func, args, kwargs, out)
+            likely = "" if settled is None else self.likely(args[0])
             if settled is None:
                 settled = self._settled(func, args, out)
             if settled is not None:
-                self.set(out, settled)
+                self.set(out, settled, likely)
                 return
             counts = self.shares.counts(func, args, kwargs, out)
             if counts is not None and counts.numel() <= _SMALL:
@@ -232,6 +221,18 @@ class Values:
             self.set(fake, value, likely)
             if value.numel() > _COPIED and value.layout is torch.strided:
                 self._made.add(value)
+
+    def _draw(self, out: torch.Tensor, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Keep what a call draws, if it draws something; as data, where it is too much to follow."""
+        follows = out.numel() <= _limit(out)
+        if not follows and (out.numel() > _COPIED or out.requires_grad):
+            return False
+        drawn = self._draws.draw(func, args, kwargs, self._real)
+        if drawn is not None and (follows or is_zeros_and_ones(drawn)):
+            self.set(out, drawn, _DRAWN)
+        elif drawn is not None:
+            self._compared.keep(out, drawn, _DRAWN)
+        return drawn is not None
 
     def _succeeded(self, func: OpOverload, out: Any) -> None:
         """A factorization says in `info` whether it failed, which is zero where it did not."""
