@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FunctionType
 from typing import Any
 
 _ABSENT = object()
@@ -21,6 +22,8 @@ class Patches:
         before = getattr(owner, name, None)
         own = vars(owner).get(name, _ABSENT) if hasattr(owner, "__dict__") else before
 
+        if isinstance(value, FunctionType) and isinstance(before, FunctionType) and value is not before:
+            vars(value).setdefault("__wrapped__", before)  # libraries look for parameters in inspect.signature
         setattr(owner, name, value)
         self._set.append((owner, name, own, value))
         self._undo.append(lambda: _put(owner, name, own))
