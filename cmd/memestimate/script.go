@@ -72,7 +72,7 @@ func scriptCommand(e *env) *cobra.Command {
 memory it takes. The script runs unchanged; no GPU is needed, and its tensors on the GPU take no memory.
 
 Flags come before the script: everything behind it is the script's own. A launcher may stand before it:
-torchrun, accelerate launch, deepspeed, python -m.`,
+torchrun, accelerate launch, deepspeed, fabric run, python -m.`,
 		Example: `  memestimate train.py --epochs 1
   memestimate --gpu rtx-4090 train.py --batch-size 16
   memestimate --python ~/env/bin/python torchrun --nproc-per-node 4 train.py`,

@@ -98,7 +98,7 @@ func firstWord(args []string) int {
 }
 
 // launchers are the programs that start scripts, as the Python package understands them.
-var launchers = []string{"torchrun", "accelerate", "deepspeed", "python", "python3"}
+var launchers = []string{"torchrun", "accelerate", "deepspeed", "fabric", "python", "python3"}
 
 // isScript reports whether a word names a script of Python, which need not be there: its absence is said in its words.
 func isScript(word string) bool {

@@ -39,20 +39,34 @@ for _ in range(4):
         ("python -m torch.distributed.run --nnodes 2 --nproc-per-node 4 -m train --lr 0.1", 8, True),
         ("accelerate launch --num_processes 4 --mixed_precision bf16 train.py --lr 0.1", 4, False),
         ("deepspeed --num_gpus 4 train.py --lr 0.1", 4, False),
+        ("fabric run --devices 4 --precision bf16-mixed train.py --lr 0.1", 4, False),
     ],
 )
-def test_a_launcher_is_read(line: str, world: int, module: bool) -> None:
+def test_a_launcher_is_read(
+    line: str, world: int, module: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = line.split()[0]
-    if name in ("accelerate", "deepspeed"):
-        pytest.importorskip(name)
+    if name in ("accelerate", "deepspeed", "fabric"):
+        pytest.importorskip({"fabric": "lightning"}.get(name, name))
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()  # which Fabric's parser looks for
     found = launchers.read(line.split())
     assert found.script == ("train" if module else "train.py")
     assert (found.arguments, found.world_size, found.module) == (["--lr", "0.1"], world, module)
     assert ("ACCELERATE_MIXED_PRECISION" in found.environment) == (name == "accelerate")
+    assert found.environment.get("LT_PRECISION") == ("bf16-mixed" if name == "fabric" else None)
+
+
+def test_a_program_of_a_package_is_its_script() -> None:
+    found = launchers.read(["torchfrtrace", "--help"])
+    assert (Path(found.script).name, found.arguments) == ("torchfrtrace", ["--help"])
+    assert Path(found.script).read_text().startswith("#!")
+    assert launchers.read(["nowhere"]).script == "nowhere"
 
 
 def test_a_launcher_that_runs_no_script_is_refused() -> None:
-    for line in ("accelerate config", "python", "python -c pass"):
+    pytest.importorskip("lightning")
+    for line in ("accelerate config", "fabric consolidate", "python", "python -c pass"):
         with pytest.raises(ValueError, match=r"script|launch"):
             launchers.read(line.split())
 

@@ -1,13 +1,16 @@
-"""Scripts as people start them: `torchrun`, `accelerate launch`, `deepspeed` and `python` before the script's name.
+"""Scripts as people start them: `torchrun`, `accelerate launch`, `deepspeed`, `fabric run`, `python` before the name.
 
-The launcher's own parser reads its flags. Of its processes rank 0 is recorded, in this process.
+The launcher's own parser reads its flags. Of its processes rank 0 is recorded, in this process. Other programs that
+packages install, such as `litgpt` or `trl`, are scripts of Python themselves.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -36,11 +39,23 @@ def read(words: Sequence[str]) -> Launch:
     name = os.path.basename(words[0])
     reader = _READERS.get(name)
     if reader is None or os.path.isfile(words[0]):
-        return Launch(words[0], list(words[1:]))
+        return Launch(_installed(words[0]) or words[0], list(words[1:]))
     try:
         return reader(list(words[1:]))
     except ImportError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _installed(word: str) -> str | None:
+    """The file of a program that a package of this environment installed, where it is a script of Python."""
+    if os.path.exists(word) or os.path.dirname(word):
+        return None
+    path = shutil.which(word, path=sysconfig.get_path("scripts"))
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        first = file.readline(256)
+    return path if first.startswith(b"#!") and b"python" in first else None
 
 
 def _python(words: list[str]) -> Launch:
@@ -88,6 +103,20 @@ def _deepspeed(words: list[str]) -> Launch:
     return Launch(asked.user_script, asked.user_args, bool(asked.module), nodes * each, _local(each))
 
 
+def _fabric(words: list[str]) -> Launch:
+    if words[:1] != ["run"]:
+        raise ValueError("fabric: of its commands run runs a script")
+    command = importlib.import_module("lightning.fabric.cli")._run
+    asked = command.make_context("fabric run", words[1:]).params
+    found = {"LT_CLI_USED": "1", "LT_DEVICES": asked["devices"], "LT_NUM_NODES": str(asked["num_nodes"])}
+    for name in ("accelerator", "strategy", "precision"):
+        if asked[name] is not None:
+            found[f"LT_{name.upper()}"] = asked[name]
+    each = int(asked["devices"]) if asked["devices"].isdigit() else 1
+    world = int(asked["num_nodes"]) * each
+    return Launch(asked["script"], list(asked["script_args"]), False, world, found | _local(each))
+
+
 def _local(count: int) -> dict[str, str]:
     return {"LOCAL_WORLD_SIZE": str(count)}
 
@@ -102,6 +131,7 @@ _READERS: dict[str, Callable[[list[str]], Launch]] = {
     "torchrun": _torchrun,
     "accelerate": _accelerate,
     "deepspeed": _deepspeed,
+    "fabric": _fabric,
     "python": _python,
     "python3": _python,
     os.path.basename(sys.executable): _python,
