@@ -41,6 +41,7 @@ _MODULES = {  # of names, each imported when it is first asked for
     "from_config": "api.configs",
     "Recorder": "api.recorder",
     "record": "api.recorder",
+    "load_ipython_extension": "api.magic",  # which %load_ext calls
 }
 
 
