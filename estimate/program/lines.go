@@ -1,9 +1,6 @@
 package program
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Lines are the lines of Python that made a program's calls, as far as a file has them: Call.Stack is the number of one,
 // counted from 1. Exporters write the frames of functions called forward: those of modules, and of what they call by
@@ -38,10 +35,8 @@ type Statement struct {
 	Calls   []string   // modules, or functions of the program, that it calls: the path of self.conv1; "" for a local name
 	Copies  string     // y of x = y
 	Ops     int        // signs and calls of torch that compute something
-	Listed  bool       // a comprehension
-	Inplace bool       // a call has inplace=True, or a function or method is called that ends with "_"
-	Flag    bool       // a call has inplace= something else
 	Copied  []string   // methods whose result it copies at once: permute of x.permute(0, 2, 1).contiguous()
+	Inplace bool       // a call has inplace=True, or a function or method is called that ends with "_"
 }
 
 // A StatementKind says what is done with the value of a statement.
@@ -107,24 +102,6 @@ func (l Lines) At(stack int32, level int) int32 {
 		stack = l[stack-1].Up
 	}
 	return stack
-}
-
-// Path appends the frames of a stack by level, the outermost first, and 0 for each of n levels that it does not have.
-func (l Lines) Path(list []int32, stack int32, n int) []int32 {
-	list = slices.Grow(list[:0], n)[:n]
-	clear(list)
-	if len(l) == 0 || stack <= 0 {
-		return list
-	}
-	for stack = l[stack-1].Forward; stack > 0; stack = l[stack-1].Forward {
-		if k := int(l[stack-1].Level); k <= n {
-			list[k-1] = stack
-		}
-		if stack = l[stack-1].Up; stack == 0 {
-			break
-		}
-	}
-	return list
 }
 
 // Traced reports whether the file says of most calls which lines made them.

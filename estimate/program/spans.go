@@ -18,51 +18,24 @@ type span struct {
 	up          int32 // the span of the module around this one, -1 for the model's
 }
 
-// runsOf finds them. Where lines are known, the same module called from another line, or from the same one once more,
-// is another call of it.
+// runsOf finds them.
 func runsOf(p *Program) spans {
 	s := spans{inner: make([]int32, len(p.Calls))}
-	type begin struct {
-		line, child int32 // of the first call of a span: its line, and the module that it called, -1 for none
-		left        bool  // it has been at something else since
-	}
 	var open []int32 // spans, the model's first
-	var begun []begin
-	var path []int32          // scopes around a call, the outermost first
-	var lines, before []int32 // by level: of this call and of the one before
+	var path []int32 // scopes around a call, the outermost first
 	for i := range p.Calls {
 		path = path[:0]
 		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
 			path = append(path, k)
 		}
 		slices.Reverse(path)
-		lines, before = p.Lines.Path(before, p.Calls[i].Stack, len(path)), lines
-		at := func(d int) begin {
-			f := begin{lines[d], -1, false}
-			if d+1 < len(path) {
-				f.child = path[d+1]
-			}
-			return f
-		}
 		same := 0
 		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[same] {
-			if same > 0 {
-				caller, last := lines[same-1], before[same-1]
-				f, b := at(same), begun[same]
-				if caller != 0 && last != 0 && caller != last ||
-					b.left && f.line == b.line && f.child == b.child && f.line != 0 && f.child >= 0 {
-					break
-				}
-			}
 			same++
 		}
-		open, begun = open[:same], begun[:same]
-		for d := range open {
-			f := at(d)
-			begun[d].left = begun[d].left || f.line != 0 && (f.line != begun[d].line || f.child != begun[d].child)
-		}
-		for d := same; d < len(path); d++ {
-			open, begun = s.enter(open, path[d], int32(i)), append(begun, at(d))
+		open = open[:same]
+		for _, scope := range path[same:] {
+			open = s.enter(open, scope, int32(i))
 		}
 		s.extend(open, int32(i))
 	}

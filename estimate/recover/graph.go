@@ -68,8 +68,8 @@ func (b *recovery) index() {
 	b.places = make([]*located, len(b.nodes))
 	b.facts, b.rows = make([]*module.Facts, len(b.nodes)), make([]*operator, len(b.nodes))
 	reads := make([]read, 0, 2*len(b.nodes))
-	var from *module.Place // what the node before was placed by, with its lines
-	lines, last := int32(0), &located{Place: new(module.Place)}
+	var from *module.Place // what the node before was placed by
+	last := &located{Place: new(module.Place)}
 	for i, n := range b.nodes {
 		row, f := b.rowOf(n)
 		b.rows[i], b.facts[i] = row, f
@@ -79,14 +79,13 @@ func (b *recovery) index() {
 			}
 		}
 		// neighbours are of one module as a rule
-		if at := b.src.Place(n); at != from || n.Stack != lines || i == 0 {
-			from, lines = at, n.Stack
-			if p := within(b.prog.Lines, at, n.Stack); *p != *last.Place || i == 0 {
-				if p.Module != last.Module {
+		if at := b.src.Place(n); at != from || i == 0 {
+			if from = at; *at != *last.Place || i == 0 {
+				if at.Module != last.Module {
 					b.modules++
 				}
-				last = &located{Place: p}
-				b.isCalled(*p)
+				last = &located{Place: at}
+				b.isCalled(*at)
 			}
 		}
 		b.places[i] = last

@@ -39,7 +39,7 @@ func (b *recovery) lineOf(n *onnxload.Node) *program.Statement {
 func (b *recovery) activatesInPlace(n *onnxload.Node, call string) (yes, known bool) {
 	s := b.lineOf(n)
 	switch {
-	case s == nil || s.Open || s.Flag:
+	case s == nil || s.Open:
 		return false, false
 	case s.Inplace:
 		return true, true

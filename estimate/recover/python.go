@@ -323,7 +323,6 @@ func (s reader) expression(list []token) {
 	local := map[string]bool{} // names of comprehensions
 	for i, t := range list {
 		if t.kind == nameToken && t.text == "for" {
-			s.Listed = true
 			for _, u := range list[i+1:] {
 				if u.kind == nameToken && u.text == "in" {
 					break
@@ -351,10 +350,7 @@ func (s reader) expression(list []token) {
 			}
 		case t.kind != nameToken || i > 0 && list[i-1].is(".") || notTensors[t.text] || local[t.text]:
 		case i+1 < len(list) && (list[i+1].is("(") || list[i+1].is("=") && len(tensors) > 0):
-			if list[i+1].is("=") && t.text == "inplace" && i+2 < len(list) {
-				s.Inplace = s.Inplace || list[i+2].text == "True"
-				s.Flag = s.Flag || list[i+2].text != "True" && list[i+2].text != "False"
-			}
+			s.Inplace = s.Inplace || list[i+1].is("=") && t.text == "inplace" && i+2 < len(list) && list[i+2].text == "True"
 		case i+1 < len(list) && list[i+1].is(":="):
 			s.Targets = append(s.Targets, t.text)
 		case !within(), i+2 < len(list) && list[i+1].is(".") && aspects[list[i+2].text]:

@@ -19,9 +19,9 @@ func say(s *program.Statement) string {
 		if len(s.Calls) > 0 {
 			p += fmt.Sprintf(" calls %q", s.Calls)
 		}
-		for i, is := range []bool{s.Spread, s.Listed, s.Inplace, s.Flag} {
+		for i, is := range []bool{s.Spread, s.Inplace} {
 			if is {
-				p += " " + []string{"spread", "listed", "in place", "by a flag"}[i]
+				p += " " + []string{"spread", "in place"}[i]
 			}
 		}
 		if s.Held != "" {
@@ -63,12 +63,12 @@ func TestLines(t *testing.T) {
 		{"x = self.i(x); s = x", `bind x <- x calls ["i"]; bind s <- x copies x`},
 		{"for b in self.b: x = x + b(x)*0.1", `bind x <- x,x calls [""]`},
 		{"def forward(self, x): return self.o(self.n(x))", `return  <- x calls ["o" "n"]`},
-		{"x = [op(y[i]) for i, op in enumerate(self.paths)]", `bind x <- y calls [""] listed`},
+		{"x = [op(y[i]) for i, op in enumerate(self.paths)]", `bind x <- y calls [""]`},
 		{"x = self.blocks[i](x)", `bind x <- x calls ["blocks"]`},
 		{"x = eval('self.block' + str(i))(x)", `bind x <- x calls [""]`},
 		{"x.add_(y)", "bare  <- x,y in place"},
 		{"x = F.relu(x, inplace=True)", "bind x <- x in place"},
-		{"return F.relu(input, inplace=self.inplace)", "return  <- input by a flag"},
+		{"return F.relu(input, inplace=self.inplace)", "return  <- input"},
 		{`x = f"{a}" if x is None else x`, "bind x <- x,x"},
 		{"if (y := self.f(x)) is not None:", `bare y <- x calls ["f"]`},
 		{"x = \\", "bind x <-  ..."},
