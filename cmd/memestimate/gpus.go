@@ -15,26 +15,39 @@ import (
 func gpusCommand(e *env) *cobra.Command {
 	var o output
 	cmd := &cobra.Command{
-		Use:   "gpus",
+		Use:   "gpus [NAME]",
 		Short: "List the GPUs that are known by name",
 		Long: `List the GPUs that --gpu knows. As much of a name is enough as tells a GPU from the others, in any
 case: 4090, "A100 80G". Memory is what CUDA reports, CC the compute capability, SMs the
 multiprocessors. The rules were measured on one GPU. For the others these three are known, from which
 predictions are derived; those of some were judged on runs that others published. "memestimate
-devices" lists those of this machine.
+devices" lists those of this machine. With a name, the one that --gpu takes for it.
 
 Of AMD's and Intel's the memory alone is known, and of a size, --gpu 24GiB: what the run takes is that
 on the first GPU of the list, or on the one that a recording was made for.`,
-		Args: exactly(),
-		RunE: func(*cobra.Command, []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return exactly("name")(cmd, args)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
+			listed := gpu.Known()
+			if len(args) == 1 {
+				d, err := gpu.Find(args[0])
+				if err != nil {
+					return usagef("%v", err)
+				}
+				listed = []gpu.Device{d}
+			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return writeGPUs(w)
+					return writeGPUs(w, listed)
 				}
-				return o.grid(w, e, gpuGrid(o.format))
+				return o.grid(w, e, gpuGrid(listed, o.format))
 			})
 		},
 	}
@@ -43,7 +56,7 @@ on the first GPU of the list, or on the one that a recording was made for.`,
 }
 
 // gpuGrid has a line for each GPU. That of a terminal, of 80 characters, abbreviates what is the same everywhere.
-func gpuGrid(format string) *report.Grid {
+func gpuGrid(listed []gpu.Device, format string) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
 		{Title: "gpu"}, {Title: "name"}, {Title: "memory", Right: true}, {Title: "compute capability", Right: true},
 		{Title: "multiprocessors", Right: true}, {Title: "basis"},
@@ -51,7 +64,7 @@ func gpuGrid(format string) *report.Grid {
 	if format == "text" {
 		g.Columns[3].Title, g.Columns[4].Title = "CC", "SMs"
 	}
-	for _, d := range gpu.Known() {
+	for _, d := range listed {
 		size, name, basis := report.Size(d.Memory), d.Name, d.Basis()
 		capability, sms := d.Capability.String(), strconv.Itoa(d.Multiprocessors)
 		if d.MemoryOnly {
@@ -68,9 +81,9 @@ func gpuGrid(format string) *report.Grid {
 	return g
 }
 
-func writeGPUs(w io.Writer) error {
+func writeGPUs(w io.Writer, listed []gpu.Device) error {
 	var list []knownGPU
-	for _, d := range gpu.Known() {
+	for _, d := range listed {
 		list = append(list, knownGPU{d.ID, d.Name, d.Memory, d.Capability.String(), d.Multiprocessors, d.Measured, d.Basis()})
 	}
 	return encodeJSON(w, gpuList{gpusForm, list})

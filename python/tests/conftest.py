@@ -12,9 +12,9 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, built from this source unless the environment names one."""
+    """The program, which knows the GPUs, built from this source unless the environment names one."""
     if "MEMESTIMATE" not in os.environ:
         path = tmp_path_factory.mktemp("program") / "memestimate"
         root = Path(__file__).parents[2]

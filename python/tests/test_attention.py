@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import memestimate
-from memestimate.core.gpus import find
+from memestimate.api.gpus import find
 from memestimate.pretend.attention_rules import Libraries, choose, query
 from memestimate.pretend.host import cudnn_version
 from recording import Recording

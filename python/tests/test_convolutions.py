@@ -14,7 +14,7 @@ from torch import nn
 
 import memestimate
 from memestimate.api import program
-from memestimate.core.gpus import find
+from memestimate.api.gpus import find
 from memestimate.pretend import convolutions
 from memestimate.pretend.convolutions import Asked
 from memestimate.pretend.cudnn_answers import partial_sums

@@ -90,7 +90,7 @@ def test_a_script_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_an_unknown_gpu_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, "--gpu", "h9000", str(SCRIPT))
     assert done.returncode == 2
-    assert "no GPU named 'h9000'" in done.stderr
+    assert 'unknown GPU "h9000"' in done.stderr
 
 
 PROCESSES = """

@@ -26,7 +26,7 @@ from convolution_shapes import everyday_shape, random_shape, sequence_shape
 from convolutions import BATCHES, Row, decode, encode, layer_of, size_of
 from memestimate.pretend import convolutions as recorded
 from memestimate.pretend import cudnn_answers
-from memestimate.core.gpus import find
+from memestimate.api.gpus import find
 
 TYPES = ("float32", "bfloat16", "float16")
 LARGEST = 1 << 30  # numbers of a tensor

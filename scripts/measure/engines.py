@@ -31,7 +31,7 @@ from convolution_shapes import everyday_shape, random_shape, sequence_shape, sma
 from convolutions import Row, layer_of, named
 from memestimate.pretend import convolutions as recorded
 from memestimate.pretend import cudnn_answers
-from memestimate.core.gpus import find
+from memestimate.api.gpus import find
 
 BATCHES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 64, 64, 96, 128, 256)
 SIZES = tuple(Row._fields[1:-1])  # what a line has of a row

@@ -29,7 +29,7 @@ from choices import OnGPU, asked, made_up
 from convolutions import DTYPES, decode
 from memestimate.pretend import convolutions as recorded
 from memestimate.pretend import cudnn_answers
-from memestimate.core.gpus import find
+from memestimate.api.gpus import find
 
 MEASURED = Path(__file__).parents[2] / "simulate/kernels/testdata/convolutions.bin.gz"
 TYPES = ("float32", "bfloat16", "float16")

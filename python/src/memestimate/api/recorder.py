@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..compiled import compiler
-from ..core.gpus import GPU, find
+from ..core.gpus import GPU
 from ..core.recorder import Recorder as CoreRecorder
 from ..core.session import Way
 from ..core.writer import Writer
@@ -25,6 +25,7 @@ from ..values.decisions import NOTHING, Change, Decisions
 from ..values.values import Values
 from ..version import VERSION
 from . import program
+from .gpus import find
 from .rules import RULES
 
 __all__ = ["Recorder", "record"]
