@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: kubernetes slurm web accuracy bench bench-snapshot build deadcode fuzz golden ledger lint race
+.PHONY: kubernetes slurm web accuracy bench build deadcode fuzz golden ledger lint race
 .PHONY: release test
 
 build:
@@ -14,11 +14,6 @@ test:
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
-
-# Reading a 30 MB memory snapshot, beside python3 doing the same; drawing 100,000 events.
-bench-snapshot:
-	go test ./snapshot -run '^$$' -bench .
-	go test ./report/page -run TestManyEvents -v
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }

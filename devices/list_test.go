@@ -326,20 +326,6 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// BenchmarkList measures what a listing of 8 GPUs costs beyond NVML's own time.
-func BenchmarkList(b *testing.B) {
-	lib := &scripted{}
-	for i := range 8 {
-		lib.gpus = append(lib.gpus, card(fmt.Sprintf("GPU-%d", i), 0))
-	}
-	s := newSession(lib)
-	for b.Loop() {
-		if _, err := s.List(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // Observe: what the driver does not tell is unknown, a GPU that hangs is asked once, and costs no other.
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

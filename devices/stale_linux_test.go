@@ -10,24 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkStale measures a look at a directory with 20,000 files that nobody has.
-func BenchmarkStale(b *testing.B) {
-	s, err := OpenState(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range 20_000 {
-		if err := os.WriteFile(s.path(fmt.Sprintf("%sstale-%d", holdPrefix, i)), []byte("{}"), 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for b.Loop() {
-		if _, err := s.book(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // What launchers of another user left behind when they were killed costs the next one little: each file is opened once,
 // not once for every other. How long that takes says BenchmarkStale.
 func TestManyStaleFiles(t *testing.T) {

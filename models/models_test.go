@@ -117,18 +117,6 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-func BenchmarkOpen(b *testing.B) {
-	for _, name := range []string{"resnet50", "swin_t"} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := Open(name); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // Every graph says how large it is unpacked: then it is unpacked into memory of that size, which for Qwen2 takes an
 // eighth of the time that finding it out does. And none says of its nodes what is not read.
 func TestGraphsAsTheyArePacked(t *testing.T) {

@@ -355,34 +355,3 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkRead reads a recording of a million events, in the proportions of a training step of ResNet-18.
-func BenchmarkRead(b *testing.B) {
-	var text bytes.Buffer
-	w := NewWriter(&text, Header{})
-	w.Line("op", "aten::convolution", "default")
-	w.Line("meta", "float32", []int64{64, 64, 56, 56}, []int64{200704, 3136, 56, 1}, 0)
-	w.Line("alloc", 0, 36864)
-	storage, events := 1, 1
-	for events < 1e6 {
-		for range 2 {
-			w.Line("call", 0, []any{"0:0", "0:0", nil, []int{1, 1}, []int{1, 1}, []int{1, 1}, false, []int{0, 0}, 1},
-				[]any{"0:0"}, -1, -1)
-		}
-		w.Line("call", 0, []any{"0:0", 1, false}, []any{itoa(storage) + ":0"}, -1, -1)
-		w.Line("alloc", storage, 51380224)
-		w.Line("free", storage)
-		storage++
-		events += 5
-	}
-	if err := w.Close(); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		r, err := Read(bytes.NewReader(text.Bytes()))
-		if err != nil || len(r.Events) < 1e6 {
-			b.Fatal(err)
-		}
-	}
-}

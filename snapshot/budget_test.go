@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -193,4 +194,17 @@ func TestMemoryBound(t *testing.T) {
 			t.Errorf("%s: says %s, wanted %q", c.name, said, c.want)
 		}
 	}
+}
+
+// maxRSS is the most memory that this process has had, in bytes; 0 where the
+// system does not tell.
+func maxRSS() int64 {
+	b, _ := os.ReadFile("/proc/self/status")
+	_, after, ok := bytes.Cut(b, []byte("VmHWM:"))
+	if !ok {
+		return 0
+	}
+	var n int64
+	fmt.Sscan(string(after), &n)
+	return n * 1024
 }

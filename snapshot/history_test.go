@@ -73,24 +73,6 @@ func TestUnkindOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkHistory plays a million events in the unkindest orders.
-func BenchmarkHistory(b *testing.B) {
-	for _, c := range []struct {
-		name string
-		make func(int) *Snapshot
-	}{{"falling", falling}, {"churn", churn}} {
-		b.Run(c.name, func(b *testing.B) {
-			s := c.make(1_000_000)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.History(0); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // What was freed before the recording began, and waits for another stream, is
 // not allocated; a file without events knows no peak.
 func TestPendingBefore(t *testing.T) {

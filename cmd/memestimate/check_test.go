@@ -1,17 +1,14 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memestimate/memestimate/gate/budget"
-	"github.com/memestimate/memestimate/models"
 	"github.com/spf13/pflag"
 )
 
@@ -126,52 +123,5 @@ func TestSettingsAreFlags(t *testing.T) {
 		if !slices.Contains(budget.SettingNames(), name) {
 			t.Errorf("a budget file has no setting %s", name)
 		}
-	}
-}
-
-// hundredModels writes a budget file over a hundred files, of all built-in models.
-func hundredModels(t testing.TB) string {
-	dir := t.TempDir()
-	var forms []string
-	for _, name := range models.Names() {
-		m, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, form := range m.Forms {
-			forms = append(forms, name+":"+form)
-		}
-	}
-	for i := range 100 {
-		data, err := models.Open(forms[i%len(forms)])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.onnx", i)), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := filepath.Join(dir, "memestimate.yaml")
-	if err := os.WriteFile(config, []byte("settings: {batch: 4}\nlimits: {device: 200GiB}\nmodels: '*.onnx'\n"),
-		0o666); err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
-// A hundred models are checked in seconds.
-func BenchmarkCheck100(b *testing.B) {
-	config := hundredModels(b)
-	b.ResetTimer()
-	for b.Loop() {
-		var out, errs strings.Builder
-		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
-		code := run(b.Context(), e, []string{"check", "-c", config})
-		if n := strings.Count(out.String(), "ok "); n+strings.Count(out.String(), "error ") != 100 || n < 90 {
-			b.Fatalf("code %d, %d lines\n%s", code, n, errs.String())
-		}
-	}
-	if d := b.Elapsed() / time.Duration(b.N); d > 3*time.Second {
-		b.Logf("a check of 100 models takes %v, want 3 s at most", d)
 	}
 }

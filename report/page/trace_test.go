@@ -166,30 +166,3 @@ func TestLastEvent(t *testing.T) {
 	}
 	b.quiet(t)
 }
-
-// BenchmarkMillionEvents opens a page of a million events, and pans and zooms it.
-func BenchmarkMillionEvents(b *testing.B) {
-	tl := steps(400, 250, plain)
-	p := samplePage(tl)
-	p.Runs[0].Trace = recorded(tl, 2)
-	x := open(b, p, 1600, 900)
-	loaded := x.work(b)
-	const moves = 24
-	for b.Loop() {
-		before := x.work(b)
-		took := eval[float64](b, x, `(async () => {
-			const click = id => document.getElementById(id).click();
-			const t0 = performance.now();
-			const frame = () => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)));
-			for (const id of ["in", "in", "in", "in", "in", "out", "out", "out", "out", "out", "all", "peak"]) {
-				click(id); await frame();
-				document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", shiftKey: true, bubbles: true})); await frame();
-			}
-			return performance.now() - t0 })()`, chromedp.EvalAwaitPromise)
-		b.ReportMetric((x.work(b)-before)/moves, "cpu-ms/frame")
-		b.ReportMetric(took/moves, "ms/frame")
-	}
-	b.ReportMetric(float64(p.Runs[0].Trace.Events), "events")
-	b.ReportMetric(loaded, "load-ms")
-	x.quiet(b)
-}

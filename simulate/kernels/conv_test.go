@@ -289,16 +289,6 @@ func TestConvForestDamaged(t *testing.T) {
 	}
 }
 
-func BenchmarkConvWorkspace(b *testing.B) {
-	samples, _ := readConvSamples(b, everyConv(16))
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		s := samples[i%len(samples)]
-		s.shape.Plan(s.pass, 0, gpu.Default())
-	}
-}
-
 // The other choices of a plan are those of different trees, and the same where all of these agree.
 func TestOtherWorkspaces(t *testing.T) {
 	agree, differ := 0, 0

@@ -1,14 +1,11 @@
 package onnxload_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -36,59 +33,6 @@ func chain(n int) Graph {
 	}
 	g.Out = []Value{{Name: "x" + strconv.Itoa(n)}}
 	return g
-}
-
-// resident returns the process's resident memory, 0 where /proc does not tell.
-func resident() float64 {
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if s, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, _ := strconv.ParseFloat(strings.Fields(s)[0], 64)
-			return kb / 1024
-		}
-	}
-	return 0
-}
-
-// benchmarkFile measures Open of a file.
-func benchmarkFile(b *testing.B, path string) {
-	b.Helper()
-	b.Run("open", func(b *testing.B) {
-		debug.FreeOSMemory()
-		before := resident()
-		var live, had runtime.MemStats
-		runtime.ReadMemStats(&had)
-		var m *onnxload.Model
-		for b.Loop() {
-			var err error
-			if m, err = onnxload.Open(path); err != nil {
-				b.Fatal(err)
-			}
-			m.Close()
-		}
-		runtime.GC()
-		runtime.ReadMemStats(&live)
-		b.ReportMetric((float64(live.HeapAlloc)-float64(had.HeapAlloc))/(1<<20), "live-MB")
-		b.ReportMetric(max(0, resident()-before), "resident-MB")
-		runtime.KeepAlive(m)
-	})
-}
-
-// BenchmarkReadSwin reads a graph of the size of a swin_t export: 8,129 nodes.
-func BenchmarkReadSwin(b *testing.B) { benchmarkGraph(b, 8129) }
-
-// BenchmarkRead200k reads a graph of 200,000 nodes and 50,000 small initializers.
-func BenchmarkRead200k(b *testing.B) { benchmarkGraph(b, 200_000) }
-
-func benchmarkGraph(b *testing.B, nodes int) {
-	path := filepath.Join(b.TempDir(), "m.onnx")
-	if err := os.WriteFile(path, Model{Graph: chain(nodes)}.Bytes(), 0o644); err != nil {
-		b.Fatal(err)
-	}
-	benchmarkFile(b, path)
 }
 
 // writeBig writes a model of n tensors of size bytes each as a sparse file.
@@ -163,15 +107,5 @@ func TestBigFile(t *testing.T) {
 	}
 	if _, err := m.Floats(m.Values[m.Graph.Inits[0]].Init); err == nil {
 		t.Error("100 MB were read as a constant")
-	}
-}
-
-func BenchmarkReadStream(b *testing.B) {
-	data := Model{Graph: chain(8129)}.Bytes()
-	b.SetBytes(int64(len(data)))
-	for b.Loop() {
-		if _, err := onnxload.ReadStream(bytes.NewReader(data), onnxload.Options{}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
