@@ -2,7 +2,6 @@ package diff
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/memestimate/memestimate/estimate/recover/module"
 )
@@ -71,8 +70,8 @@ func (m *matcher) worth(i, j int) int32 {
 	return 0
 }
 
-// align pairs base[b0:b1] with head[h0:h1]. Equal ends cost nothing; a middle too large for a table is
-// divided at layers whose names are unique.
+// align pairs base[b0:b1] with head[h0:h1]. Equal ends cost nothing; a middle too large for a table is left to what
+// names and structures tell.
 func (m *matcher) align(b0, b1, h0, h1 int) {
 	for b0 < b1 && h0 < h1 && m.worth(b0, h0) == worthBoth {
 		m.join(b0, h0)
@@ -87,16 +86,6 @@ func (m *matcher) align(b0, b1, h0, h1 int) {
 	}
 	if int64(b1-b0)*int64(h1-h0) <= maxCells {
 		m.table(b0, b1, h0, h1)
-		return
-	}
-	for _, a := range append(m.anchors(b0, b1, h0, h1), pair{b1, h1}) {
-		if int64(a.base-b0)*int64(a.head-h0) <= maxCells {
-			m.table(b0, a.base, h0, a.head)
-		}
-		if a.base < b1 {
-			m.join(a.base, a.head)
-		}
-		b0, h0 = a.base+1, a.head+1
 	}
 }
 
@@ -104,9 +93,6 @@ func (m *matcher) align(b0, b1, h0, h1 int) {
 // what is left from i and j on.
 func (m *matcher) table(b0, b1, h0, h1 int) {
 	n, w := b1-b0, h1-h0+1
-	if n <= 0 || w <= 1 {
-		return
-	}
 	best := make([]int32, (n+1)*w)
 	for i := n - 1; i >= 0; i-- {
 		for j := w - 2; j >= 0; j-- {
@@ -130,64 +116,6 @@ func (m *matcher) table(b0, b1, h0, h1 int) {
 			i++
 		}
 	}
-}
-
-// anchors returns layers whose name and operator are unique on both sides, the longest list of
-// them that ascends on both.
-func (m *matcher) anchors(b0, b1, h0, h1 int) []pair {
-	type id struct{ name, op int32 }
-	where := map[id]pair{}
-	count := map[id][2]int{}
-	for i := b0; i < b1; i++ {
-		k := id{m.kb[i].name, m.kb[i].op}
-		c := count[k]
-		c[0]++
-		count[k], where[k] = c, pair{i, -1}
-	}
-	for j := h0; j < h1; j++ {
-		k := id{m.kh[j].name, m.kh[j].op}
-		c := count[k]
-		c[1]++
-		count[k] = c
-		if p, ok := where[k]; ok {
-			where[k] = pair{p.base, j}
-		}
-	}
-	var list []pair
-	for k, p := range where {
-		if count[k] == [2]int{1, 1} {
-			list = append(list, p)
-		}
-	}
-	slices.SortFunc(list, func(a, b pair) int { return a.base - b.base })
-	return ascending(list)
-}
-
-// ascending returns the longest subsequence whose head indices ascend, by patience sorting.
-func ascending(list []pair) []pair {
-	var tops []int // index into list of the last of each length
-	before := make([]int, len(list))
-	for i, p := range list {
-		at, _ := slices.BinarySearchFunc(tops, p.head, func(t, head int) int { return list[t].head - head })
-		before[i] = -1
-		if at > 0 {
-			before[i] = tops[at-1]
-		}
-		if at == len(tops) {
-			tops = append(tops, i)
-		} else {
-			tops[at] = i
-		}
-	}
-	if len(tops) == 0 {
-		return nil
-	}
-	var out []pair
-	for i := tops[len(tops)-1]; i >= 0; i = before[i] {
-		out = append(out, list[i])
-	}
-	slices.Reverse(out)
-	return out
 }
 
 // moved pairs what is left over by a property that one layer on each side has. What the shorter side has is counted:
