@@ -151,12 +151,4 @@ func TestDiffForms(t *testing.T) {
 	if err != nil || len(records) != 1+len(d.Cases[0].Layers)+len(d.Cases[1].Layers) {
 		t.Errorf("%d records, %v", len(records), err)
 	}
-	b.Reset()
-	if err := DiffHTML(&b, d); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(b.String(), "<img") || strings.Contains(b.String(), "<script") ||
-		strings.Contains(b.String(), "href") || strings.Count(b.String(), "<table>") != 5 {
-		t.Errorf("the page is not what it was meant to be:\n%.3000s", b.String())
-	}
 }

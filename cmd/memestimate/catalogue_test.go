@@ -43,8 +43,8 @@ var catalogueCommands = func() (all [][]string) {
 		{"MODEL --gpu t4 --ways", "text json"},
 		{"table MODEL", "text markdown csv json"}, {"table MODEL --depth 1 --sort saved", "text"},
 		{"shapes MODEL", "text markdown csv json"}, {"fit MODEL --gpu t4", "text markdown csv json"},
-		{"diff HONEST MODEL", "text markdown csv json html"}, {"diff MODEL HONEST", "text"},
-		{"compare MODEL RECORDED", "text markdown json html"},
+		{"diff HONEST MODEL", "text markdown csv json"}, {"diff MODEL HONEST", "text"},
+		{"compare MODEL RECORDED", "text markdown json"},
 		{"check --config BUDGET", "text markdown csv json"},
 	} {
 		for f := range strings.FieldsSeq(c.formats) {

@@ -5,10 +5,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
-	"github.com/memestimate/memestimate/report/page"
-	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/snapshot/compare"
 	"github.com/spf13/cobra"
 )
@@ -43,7 +40,7 @@ so record with stacks. What was there before the recording began is unknown.`,
 	}
 	c.settings.flags(cmd.Flags())
 	c.device.flag(cmd)
-	c.out.flags(cmd.Flags(), "text", "markdown", "json", "html")
+	c.out.flags(cmd.Flags(), "text", "markdown", "json")
 	return cmd
 }
 
@@ -56,7 +53,7 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if err := c.out.check(in, measured); err != nil {
 		return err
 	}
-	r, err := c.settings.answer(e, cmd.CommandPath(), in, &questions{record: c.out.format == "html", compared: true})
+	r, err := c.settings.answer(e, cmd.CommandPath(), in, &questions{compared: true})
 	if err != nil {
 		return err
 	}
@@ -82,42 +79,12 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	played.Infer()
 	both := compare.Runs(r, played)
 	both.Model, both.File = r.Model.Name, measured.name
-	return c.out.write(e, func(w io.Writer) error { return c.write(w, e, r, both, s, file, device) })
+	return c.out.write(e, func(w io.Writer) error { return c.write(w, e, both) })
 }
 
-func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare.Comparison, s *snapshot.Snapshot,
-	file string, device int) error {
-	switch c.out.format {
-	case "json":
+func (c *comparing) write(w io.Writer, e *env, both *compare.Comparison) error {
+	if c.out.format == "json" {
 		return encodeJSON(w, both)
-	case "html":
-		run, err := snapshotRun(s, file, device)
-		if err != nil {
-			return err
-		}
-		run.Name = "measured"
-		measured, err := s.Timeline(device) // with categories as the tables have them
-		if err != nil {
-			return fail(exitInput, "%s: %w", quoteArg(file), err)
-		}
-		run.Timeline = measured.Source()
-		p := page.Page{Title: report.Show(both.Model, 60) + ": predicted and measured"}
-		for _, d := range both.Peaks {
-			p.Facts = append(p.Facts, page.Fact{Name: d.Name, Value: fmt.Sprintf("predicted %s, measured %s, %s",
-				report.Size(d.Predicted), report.Size(d.Measured), percent(d))})
-		}
-		for _, n := range both.Notes {
-			p.Notes = append(p.Notes, n.Text)
-		}
-		sim := r.Simulation
-		r.Layers = nil // which are compared already; the picture of a large model's run takes as much memory
-		p.Runs = []page.Run{page.Predicted("predicted", sim.Run.Log.Source(), sim.Replay, about(sim)), *run}
-		for _, g := range comparisonGrids(both) {
-			if !g.drawn {
-				p.Tables = append(p.Tables, page.Table{Title: g.title, Grid: g.grid})
-			}
-		}
-		return page.Write(w, &p)
 	}
 	if c.out.format == "markdown" {
 		fmt.Fprintf(w, "### `%s` and `%s`\n", report.Show(both.Model, 60), report.Show(both.File, 60))
@@ -128,7 +95,7 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 		if _, err := fmt.Fprintf(w, "\n"); err != nil {
 			return err
 		}
-		if err := c.out.grid(w, e, g.grid); err != nil {
+		if err := c.out.grid(w, e, g); err != nil {
 			return err
 		}
 	}

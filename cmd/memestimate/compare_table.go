@@ -7,16 +7,9 @@ import (
 	"github.com/memestimate/memestimate/snapshot/compare"
 )
 
-// A titled is a table with its heading.
-type titled struct {
-	title string
-	grid  *report.Grid
-	drawn bool // a page with both runs has these figures anyway
-}
-
 // comparisonGrids are the comparison's tables for people.
-func comparisonGrids(c *compare.Comparison) (out []titled) {
-	add := func(title, first string, file bool, ds []compare.Difference) {
+func comparisonGrids(c *compare.Comparison) (out []*report.Grid) {
+	add := func(first string, file bool, ds []compare.Difference) {
 		if len(ds) == 0 {
 			return
 		}
@@ -26,15 +19,15 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 			g.Rows = append(g.Rows, []string{d.Name, report.Size(d.Predicted), report.Size(d.Measured),
 				report.Size(d.Difference), percent(d)})
 		}
-		out = append(out, titled{title, g, true})
+		out = append(out, g)
 	}
-	add("Peaks", "peak", false, c.Peaks)
-	add("By category at the peak", "at the peak, as requested", false, c.Categories)
-	add("Peaks of the phases", "peak of phase, as requested", false, c.Phases)
+	add("peak", false, c.Peaks)
+	add("at the peak, as requested", false, c.Categories)
+	add("peak of phase, as requested", false, c.Phases)
 	if len(c.Layers) > compare.MostGaps {
-		add("By layer at the peak", "layer at the peak", true, c.Layers[:compare.MostGaps])
+		add("layer at the peak", true, c.Layers[:compare.MostGaps])
 	} else {
-		add("By layer at the peak", "layer at the peak", true, c.Layers)
+		add("layer at the peak", true, c.Layers)
 	}
 	if len(c.Tensors) > 0 {
 		g := &report.Grid{Columns: []report.Column{
@@ -45,7 +38,7 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 			g.Rows = append(g.Rows, []string{report.Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured),
 				report.Size(t.Difference), t.Layer, t.Site})
 		}
-		out = append(out, titled{title: "Tensors of which one side has more at the peak", grid: g})
+		out = append(out, g)
 	}
 	if c.Course != nil {
 		out = append(out, courseGrids(c.Course)...)
@@ -57,7 +50,7 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 const mostModules = 40
 
 // courseGrids are a step of both runs: what they hold within each module, and where they part.
-func courseGrids(c *compare.Course) (out []titled) {
+func courseGrids(c *compare.Course) (out []*report.Grid) {
 	if len(c.Modules) > 0 {
 		g := &report.Grid{Columns: []report.Column{
 			{Title: "most held, as requested, in"}, {Title: "module", File: true}, {Title: "predicted",
@@ -69,7 +62,7 @@ func courseGrids(c *compare.Course) (out []titled) {
 			g.Rows = append(g.Rows, []string{m.Phase, m.Name, report.Size(m.Predicted), report.Size(m.Measured),
 				report.Size(m.Difference.Difference), percent(m.Difference)})
 		}
-		out = append(out, titled{title: "Most held within each module, in the order of the step", grid: g})
+		out = append(out, g)
 	}
 	if len(c.Partings) > 0 {
 		g := &report.Grid{Columns: []report.Column{
@@ -84,7 +77,7 @@ func courseGrids(c *compare.Course) (out []titled) {
 				change(p.MeasuredMost), p.Layer, p.Site,
 			})
 		}
-		out = append(out, titled{title: "Where the runs part: the first place, and the largest others", grid: g})
+		out = append(out, g)
 	}
 	return out
 }

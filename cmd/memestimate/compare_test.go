@@ -71,7 +71,7 @@ func TestCompareMeasured(t *testing.T) {
 // A recording of nothing is no measurement: nothing is said to be far off, or learnt from it.
 func TestCompareWithNothing(t *testing.T) {
 	empty := []byte("\x80\x02}(X\x08\x00\x00\x00segments]X\x0d\x00\x00\x00device_traces](]eu.")
-	out, errs := call(t, empty, exitInput, "compare", "mlp", "-", "--batch", "2", "--tolerance", "5")
+	out, errs := call(t, empty, exitInput, "compare", "mlp", "-", "--batch", "2")
 	if out != "" || errs != "memestimate: -: it shows no allocation of device 0: there is nothing to compare with\n" {
 		t.Errorf("%q, %q", out, errs)
 	}

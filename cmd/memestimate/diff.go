@@ -55,8 +55,6 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 					return report.DiffCSV(w, d)
 				case "json":
 					return report.DiffJSON(w, d)
-				case "html":
-					return report.DiffHTML(w, d)
 				}
 				layers := 0
 				if shown.short(e, &o) {
@@ -79,7 +77,7 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 		"fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%")
 	shown.flags(cmd.Flags())
 	cmd.Flags().Lookup("full").Usage = "show every layer that changes on a terminal too"
-	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
 }
 

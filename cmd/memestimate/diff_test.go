@@ -142,9 +142,9 @@ func TestDiffRows(t *testing.T) {
 	}
 }
 
-const allFormats = "text markdown csv json html"
+const allFormats = "text markdown csv json"
 
-var extensions = map[string]string{"text": ".txt", "markdown": ".md", "csv": ".csv", "json": ".json", "html": ".html"}
+var extensions = map[string]string{"text": ".txt", "markdown": ".md", "csv": ".csv", "json": ".json"}
 
 // addsUp holds the rows of a case against its totals.
 func addsUp(t *testing.T, c *diff.Case) {

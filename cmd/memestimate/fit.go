@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/report"
-	"github.com/memestimate/memestimate/report/page"
 	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
@@ -74,7 +72,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	f.sure.flags(cmd.Flags(), "which batch is the answer")
 	f.look.flags(cmd.Flags())
 	cmd.Flags().Lookup("full").Usage = "show every batch that was simulated on a terminal too"
-	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
+	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
 }
 
@@ -210,9 +208,6 @@ func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 		shown = report.ShortFit(shown)
 	}
 	curve := report.FitCurve(shown, f.out.format == "csv")
-	if f.out.format == "html" {
-		return f.html(w, r, curve)
-	}
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
@@ -237,18 +232,4 @@ func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 		fmt.Fprintf(w, "(%d more batches were simulated: --full)\n", more)
 	}
 	return report.Notes(w, r.Notes)
-}
-
-// html draws the curve.
-func (f *fitting) html(w io.Writer, r *estimate.Fitting, curve *report.Grid) error {
-	s := report.FitSentences(r, f.sure.value())
-	p := page.Page{Title: s[0], Curve: batchCurve(r),
-		Tables: []page.Table{{Title: "Every batch that was simulated", Grid: curve}}}
-	for _, text := range s[1:] {
-		p.Verdicts = append(p.Verdicts, page.Verdict{Good: strings.HasPrefix(text, "batch "), Text: text})
-	}
-	for _, n := range r.Notes {
-		p.Notes = append(p.Notes, n.Text)
-	}
-	return page.Write(w, &p)
 }
