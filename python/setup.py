@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -16,6 +17,9 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from readme import description  # noqa: E402
+
 BROUGHT = HERE / "go"
 SOURCE = BROUGHT if BROUGHT.is_dir() else HERE.parent
 PROGRAM = "memestimate" + (".exe" if os.name == "nt" else "")
@@ -61,8 +65,9 @@ class SourceWithGo(sdist):  # type: ignore[misc]
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
+        shutil.copy2(HERE / "readme.py", base_dir)
         to = Path(base_dir) / "go"
-        kept = {SOURCE / name for name in ("go.mod", "go.sum", "LICENSE")}
+        kept = {SOURCE / name for name in ("go.mod", "go.sum", "LICENSE", "README.md")}
         for system in ("linux", "darwin", "windows"):
             kept |= self.needed(system)
         for path in sorted(kept):
@@ -94,6 +99,8 @@ class SourceWithGo(sdist):  # type: ignore[misc]
 
 
 setup(
+    long_description=description(SOURCE),
+    long_description_content_type="text/markdown",
     scripts=[PROGRAM],  # which BuildProgram makes: so it is no file here
     cmdclass={"build_scripts": BuildProgram, "bdist_wheel": PlatformWheel, "sdist": SourceWithGo},
 )

@@ -16,11 +16,16 @@ import os
 import re
 import sys
 import time
+import tomllib
 import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 PACKAGE = HERE / "python" / "src" / "memestimate"
+sys.path.insert(0, str(HERE / "python"))
+from readme import description
+
+PROJECT = tomllib.loads((HERE / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # The least versions of macOS are those of the Go that builds the program.
 TAGS = {
@@ -45,16 +50,21 @@ def platform_tag(target: str, program: bytes) -> str:
 
 def metadata(version: str) -> str:
     """Return what an index says of the package."""
-    readme = (HERE / "README.md").read_text(encoding="utf-8")
-    return (
-        f"Metadata-Version: 2.4\nName: memestimate\nVersion: {version}\n"
-        "Summary: How much GPU memory a PyTorch training step takes, without a GPU\n"
-        "Project-URL: Source, https://github.com/memestimate/memestimate\n"
-        "License-Expression: Apache-2.0\nLicense-File: LICENSE\nRequires-Python: >=3.10\n"
-        'Provides-Extra: torch\nRequires-Dist: torch>=2.6; extra == "torch"\n'
-        'Provides-Extra: live\nRequires-Dist: nvidia-ml-py>=12.535.77; extra == "live"\n'
-        f"Description-Content-Type: text/markdown\n\n{readme}"
-    )
+    lines = ["Metadata-Version: 2.4", f"Name: {PROJECT['name']}", f"Version: {version}"]
+    lines += [f"Summary: {PROJECT['description']}", f"Keywords: {','.join(PROJECT['keywords'])}"]
+    lines += [f"Classifier: {classifier}" for classifier in PROJECT["classifiers"]]
+    lines += [f"Project-URL: {name}, {url}" for name, url in PROJECT["urls"].items()]
+    lines += [f"License-Expression: {PROJECT['license']}", "License-File: LICENSE"]
+    lines += [f"Requires-Python: {PROJECT['requires-python']}"]
+    for extra, needed in PROJECT["optional-dependencies"].items():
+        lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {what}; extra == "{extra}"' for what in needed)]
+    return "\n".join([*lines, "Description-Content-Type: text/markdown", "", description(HERE)])
+
+
+def entry_points() -> str:
+    """Return what other programs load by themselves: the plugin of pytest."""
+    groups = PROJECT["entry-points"].items()
+    return "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups)
 
 
 def build(version: str, folder: Path, tag: str, program: tuple[str, bytes] | None) -> Path:
@@ -74,6 +84,7 @@ def build(version: str, folder: Path, tag: str, program: tuple[str, bytes] | Non
     wheel = f"Wheel-Version: 1.0\nGenerator: memestimate\nRoot-Is-Purelib: {pure}\nTag: py3-none-{tag}\n"
     files[f"{info}/METADATA"] = (metadata(version).encode(), 0o644)
     files[f"{info}/WHEEL"] = (wheel.encode(), 0o644)
+    files[f"{info}/entry_points.txt"] = (entry_points().encode(), 0o644)
     files[f"{info}/licenses/LICENSE"] = ((HERE / "LICENSE").read_bytes(), 0o644)
     record = "".join(
         f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"

@@ -52,7 +52,7 @@ def names(text: str) -> set[str]:
 
 def public() -> list[str]:
     """The names that the page describes, in its order."""
-    rest = sorted(name for name in memestimate.__all__ if name not in _FIRST and name != "__version__")
+    rest = sorted(name for name in dir(memestimate) if name not in _FIRST and name != "__version__")
     return [*_FIRST, *rest]
 
 

@@ -54,8 +54,8 @@ func TestActionIsPinned(t *testing.T) {
 	}
 }
 
-// The hook for pre-commit runs a command that there is.
-func TestPreCommitHook(t *testing.T) {
+// The hooks for pre-commit run commands that there are: one for the budget file, one for a recording or a script.
+func TestPreCommitHooks(t *testing.T) {
 	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -64,17 +64,35 @@ func TestPreCommitHook(t *testing.T) {
 		ID, Entry, Language, Files string
 		PassFilenames              bool `yaml:"pass_filenames"`
 	}
-	if err := yaml.Unmarshal(data, &hooks); err != nil || len(hooks) != 1 {
+	if err := yaml.Unmarshal(data, &hooks); err != nil || len(hooks) != 2 {
 		t.Fatalf("%v, %d hooks", err, len(hooks))
 	}
-	h := hooks[0]
-	if h.Entry != "memestimate check" || h.PassFilenames || h.Language != "golang" {
-		t.Errorf("%+v", h)
-	}
-	files := regexp.MustCompile(h.Files)
-	for name, want := range map[string]bool{"models/net.onnx": true, "memestimate.yaml": true, "train.py": false} {
-		if files.MatchString(name) != want {
-			t.Errorf("%s: %v", name, !want)
+	const recording = "../../recording/testdata/net.b8.mrec"
+	for i, want := range []struct {
+		files map[string]bool
+		args  []string // behind the entry
+		code  int
+	}{
+		{map[string]bool{"models/net.onnx": true, "step.mrec": true, "memestimate.yaml": true, "train.py": false},
+			[]string{"--config", "testdata/none.yaml"}, exitInput},
+		{map[string]bool{"models/net.onnx": false, "step.mrec": true, "train.py": true},
+			[]string{"--gpu", "t4", recording}, exitOK},
+		{map[string]bool{}, []string{"--gpu", "100MiB", recording}, exitNo},
+	} {
+		h := hooks[min(i, 1)]
+		if h.PassFilenames || h.Language != "golang" {
+			t.Errorf("%+v", h)
+		}
+		files := regexp.MustCompile(h.Files)
+		for name, want := range want.files {
+			if files.MatchString(name) != want {
+				t.Errorf("%s: %s: %v", h.ID, name, !want)
+			}
+		}
+		words := append(strings.Fields(h.Entry), want.args...)
+		out, errs, code := try(t, words[1:]...)
+		if words[0] != "memestimate" || code != want.code {
+			t.Errorf("%s: %q: exit code %d\n%s%s", h.ID, words, code, out, errs)
 		}
 	}
 }

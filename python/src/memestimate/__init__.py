@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from .api.answer import Asked, Batch, Estimate, Fit, Peak
     from .api.ask import estimate, fit
     from .api.configs import from_config
+    from .api.lightning import LightningCallback as LightningCallback
     from .api.program import ProgramError
     from .api.recorder import Recorder, record
+    from .api.trainer import TrainerCallback as TrainerCallback
 
 __all__ = [
     "Asked",
@@ -33,7 +35,9 @@ __all__ = [
     "record",
 ]
 
+_CALLBACKS = {"LightningCallback": "api.lightning", "TrainerCallback": "api.trainer"}  # import the library they are for
 _MODULES = {  # of names, each imported when it is first asked for
+    **_CALLBACKS,
     **dict.fromkeys(("Asked", "Batch", "Estimate", "Fit", "Peak"), "api.answer"),
     "ProgramError": "api.program",
     "estimate": "api.ask",
@@ -52,4 +56,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_CALLBACKS])
