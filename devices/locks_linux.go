@@ -2,13 +2,17 @@ package devices
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -112,5 +116,131 @@ func (table lockTable) add() {
 			!slices.Contains(table[w[5]], place) {
 			table[w[5]] = append(table[w[5]], place)
 		}
+	}
+}
+
+// createLock makes the host lock's file, unless there is one. All may write it, for that is what taking it needs, and
+// only its owner read it: a reader's lock would keep everybody out.
+func (s *State) createLock() error {
+	d, err := s.at()
+	if err != nil {
+		return err
+	}
+	f, temp, err := d.temp()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	defer d.remove(temp)
+	if err := f.Chmod(0o622); err != nil {
+		return err
+	}
+	err = d.link(temp, lockName)
+	switch {
+	case errors.Is(err, os.ErrExist) || err == nil:
+		return nil
+	case errors.Is(err, os.ErrNotExist): // somebody removed it, or the directory
+		return err
+	}
+	g, err := d.open(lockName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o622) // no links on this file system
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(g.Chmod(0o622), g.Close())
+}
+
+// lock takes the host lock and returns the function that gives it back. That tells whether it was one until the end:
+// when somebody removes its file, another launcher may have taken a new one meanwhile, and has not seen what was done
+// under this one.
+func (s *State) lock(ctx context.Context) (unlock func() bool, err error) {
+	for {
+		f, err := s.open(lockName, os.O_WRONLY)
+		if errors.Is(err, os.ErrNotExist) {
+			if err = s.ensure(); err == nil {
+				err = s.createLock()
+			}
+			if err == nil || errors.Is(err, os.ErrNotExist) { // or a cleaner took it away
+				continue
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("host lock: %w", err)
+		}
+		if fi, err := f.Stat(); err != nil || fi.Size() > 1 { // another name of somebody's file, which we would write to
+			f.Close()
+			return nil, fmt.Errorf("host lock %s: is not one: want a file of one byte at most", s.path(lockName))
+		}
+		if err := lockContext(ctx, f); err != nil {
+			return nil, fmt.Errorf("host lock %s: %w", s.path(lockName), err)
+		}
+		if s.still(f, lockName) {
+			f.WriteAt([]byte{'\n'}, 0) // the time of the file says to those who wait that the lock changes hands
+			return func() bool { defer f.Close(); return s.still(f, lockName) }, nil
+		}
+		f.Close() // deleted or replaced while we waited: the lock is worth nothing
+	}
+}
+
+// still tells whether f is the file that name stands for now.
+func (s *State) still(f *os.File, name string) bool {
+	d, err := s.at()
+	if err != nil {
+		return false
+	}
+	there, err := d.stat(name)
+	return err == nil && sameFile(f, &there)
+}
+
+// lockContext waits for a file's lock. ctx can end that, and so does one that has it for lockPatience; f is then
+// closed, at once or when the kernel lets go of it.
+func lockContext(ctx context.Context, f *os.File) error {
+	err := lockFirst(f)
+	if err != unix.EAGAIN && err != unix.EACCES {
+		if err != nil {
+			f.Close()
+		}
+		return err
+	}
+	done := make(chan error)
+	quit := make(chan struct{})
+	defer close(quit)
+	go func() {
+		err := setLock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, 0)
+		select {
+		case done <- err:
+		case <-quit:
+			f.Close()
+		}
+	}()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	limit := time.After(lockLimit)
+	for seen := fi.ModTime(); ; {
+		patience := time.NewTimer(lockPatience)
+		select {
+		case err := <-done:
+			patience.Stop()
+			if err != nil {
+				f.Close()
+			}
+			return err
+		case <-ctx.Done():
+			patience.Stop()
+			return context.Cause(ctx)
+		case <-limit:
+			patience.Stop()
+			return fmt.Errorf("it did not come free within %v", lockLimit)
+		case <-patience.C:
+		}
+		fi, err := f.Stat()
+		if err != nil || fi.ModTime().Equal(seen) {
+			return fmt.Errorf("somebody holds it for more than %v", lockPatience)
+		}
+		seen = fi.ModTime()
 	}
 }
