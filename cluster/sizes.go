@@ -50,8 +50,9 @@ var gibs = []int{4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 44, 46, 48, 64, 71,
 	180, 186, 188, 192, 256, 279, 288}
 
 // Of returns the memory of a GPU of that name: from the site's table, as a GPU known by name, or read off the name, as
-// of "a100-80", "vram40", "3g.40gb". A name of several, such as "a100", has at least what the smallest of them has. A size in a name is the nominal one. What CUDA has of it is 93 % at worst of the
-// GPUs known (T4: 15,360 MiB less what the driver keeps, of 16 GiB; L40S: 45,487 of 48), so as much is taken.
+// of "a100-80", "vram40", "3g.40gb". A name of several, such as "a100", has at least what the smallest of them has. A
+// size in a name is the nominal one. What CUDA has of it is 93 % at worst of the GPUs known (T4: 15,360 MiB less what
+// the driver keeps, of 16 GiB; L40S: 45,487 of 48), so as much is taken.
 func (s Sizes) Of(name string) (Size, bool) {
 	name = strings.ToLower(name)
 	mig := profile().FindStringSubmatch(name)

@@ -39,7 +39,8 @@ func (s *State) at() (folder, error) {
 	f := os.NewFile(uintptr(fd), s.dir)
 	fi, err := f.Stat()
 	if err == nil && fi.Mode().Perm()&0o022 != 0 && fi.Mode()&os.ModeSticky == 0 {
-		err = fmt.Errorf("state directory %q: others can delete its files (mode %v), wanted mode 1777 or 755", s.dir, fi.Mode())
+		err = fmt.Errorf("state directory %q: others can delete its files (mode %v), wanted mode 1777 or 755", s.dir,
+			fi.Mode())
 	}
 	if err != nil {
 		f.Close()

@@ -84,8 +84,8 @@ func OpenState(dir string) (*State, error) {
 // Dir returns the directory's path.
 func (s *State) Dir() string { return s.dir }
 
-// ensure makes the directory, for all users, and refuses one that others could tamper with. It begins anew when somebody
-// removes the directory meanwhile.
+// ensure makes the directory, for all users, and refuses one that others could tamper with. It begins anew when
+// somebody removes the directory meanwhile.
 func (s *State) ensure() (err error) {
 	for range 10 {
 		if err = s.ensureOnce(); !errors.Is(err, os.ErrNotExist) {
@@ -254,7 +254,8 @@ func (s *State) sweep(b *book) {
 	lock, noLock := d.stat(lockName)
 	half = slices.DeleteFunc(half[:min(len(half), maxSweep)], func(name string) bool {
 		st, err := d.stat(name)
-		isLock := err == nil && noLock == nil && st.Dev == lock.Dev && st.Ino == lock.Ino // a name of it from when it was made
+		// A name of the lock is from when it was made.
+		isLock := err == nil && noLock == nil && st.Dev == lock.Dev && st.Ino == lock.Ino
 		return s.alive(name) && !isLock
 	})
 	for _, name := range append(half, b.stale[:min(len(b.stale), maxSweep)]...) {

@@ -92,7 +92,8 @@ func (b *base) removal(f *budget.File, name string, checked func(string) bool) (
 		if f.Excludes(to) {
 			return gone, nil
 		}
-		return gone, fmt.Errorf("moved to %s, which no path of %s matches", report.QuoteArg(to), report.QuoteArg(filepath.Base(f.Path)))
+		return gone, fmt.Errorf("moved to %s, which no path of %s matches", report.QuoteArg(to),
+			report.QuoteArg(filepath.Base(f.Path)))
 	}
 	if len(came.hidden) > 0 {
 		return gone, fmt.Errorf("is gone, and may have moved to %s", came.hidden[0])

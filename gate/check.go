@@ -40,10 +40,11 @@ type Check struct {
 	Estimate Estimate
 }
 
-// An Estimate reads a model and estimates it under all settings of its entry. It asks past, of the model's graph (nil of
-// a recording), for the file of the base that the model was, and has a copy of that file estimated as well; it is nil
-// where there is none or it is the same. It gives use each case.
-type Estimate func(f *budget.File, m *Model, past func(*onnxload.Model) (*Blob, error), use func(label string, head, base Report) error) error
+// An Estimate reads a model and estimates it under all settings of its entry. It asks past, of the model's graph (nil
+// of a recording), for the file of the base that the model was, and has a copy of that file estimated as well; it is
+// nil where there is none or it is the same. It gives use each case.
+type Estimate func(f *budget.File, m *Model, past func(*onnxload.Model) (*Blob, error),
+	use func(label string, head, base Report) error) error
 
 // A Report estimates one side of a case, for a GPU other than that of the settings where one is named. It is nil for a
 // base that is not there.
@@ -91,7 +92,8 @@ func (b *Bug) Error() string { return b.text }
 // caught makes an error of a panic: one bug must not hide what other models say.
 func caught(err *error, about, with string) {
 	if p := recover(); p != nil {
-		*err = &Bug{fmt.Sprintf("%sinternal error, please report it with the %s: %v at %s", about, with, p, estimate.PanicPlace())}
+		*err = &Bug{fmt.Sprintf("%sinternal error, please report it with the %s: %v at %s", about, with, p,
+			estimate.PanicPlace())}
 	}
 }
 
@@ -183,13 +185,15 @@ func (c *Check) run(o *Outcome) (err error) {
 	}
 	if grows && job.CI && o.base.own && !slices.ContainsFunc(o.Models,
 		func(m *Model) bool { return m.past.state != isSame || m.Err != nil }) {
-		return &hinted{fmt.Errorf("the base is the commit that is checked, %.12s, from which nothing can grow", o.base.commit),
+		return &hinted{fmt.Errorf("the base is the commit that is checked, %.12s, from which nothing can grow",
+			o.base.commit),
 			"--base says another one, as in --base origin/main"}
 	}
 	return nil
 }
 
-// estimateAll estimates all models, as many at a time as there are processors. What goes wrong with one is kept with it.
+// estimateAll estimates all models, as many at a time as there are processors. What goes wrong with one is kept with
+// it.
 func (c *Check) estimateAll(o *Outcome) {
 	next := make(chan *Model)
 	var wg sync.WaitGroup

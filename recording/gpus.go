@@ -35,8 +35,8 @@ func (r *Recording) On(gpu int32) *Recording {
 	return &out
 }
 
-// gpuOf returns the GPU that a call runs on: that of its results, or where it makes none, of the first tensor that it is
-// given; -1 for a call of the host.
+// gpuOf returns the GPU that a call runs on: that of its results, or where it makes none, of the first tensor that it
+// is given; -1 for a call of the host.
 func (r *Recording) gpuOf(c *Call, at []int32) int32 {
 	for _, values := range [][]Value{r.Results(c), r.Args(c)} {
 		for _, v := range values {

@@ -115,8 +115,8 @@ type born struct {
 func (r *Recording) Timeline(d gpu.Device) *Run { return r.timeline(d, 0) }
 
 // AtMost returns the requests of a doubtful run with what is not known for some reasons at its most: workspaces of
-// convolutions, also of those that likely take none; those of other kernels, buckets of DDP that live on, and blocks that
-// other streams still use.
+// convolutions, also of those that likely take none; those of other kernels, buckets of DDP that live on, and blocks
+// that other streams still use.
 func (run *Run) AtMost(of kernels.Doubts) *timeline.Log {
 	return run.Recording.timeline(run.device, of).Log
 }

@@ -169,7 +169,7 @@ func (a *Answer) figures(s *screen) {
 	if unless := proviso(a.Report); unless != "" {
 		safe = unless
 	}
-	if a.Report.OOM != nil || a.Report.Retries > 0 { // the figures are not those of the moment that the lines above are about
+	if a.Report.OOM != nil || a.Report.Retries > 0 { // the lines above are about another moment
 		s.line("with enough memory it would take")
 	}
 	for _, f := range []struct {

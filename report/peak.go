@@ -259,8 +259,8 @@ func sentences(r *estimate.Report) []string {
 		said = append([]string{"not the compiled program: " + Clean(r.Settings.Eagerly)}, said...)
 	}
 	if r.Settings.Contracted {
-		said = append([]string{"recorded without opt_einsum: einsum contracts from left to right, and PyTorch in the cheapest " +
-			"order where opt_einsum is installed"}, said...)
+		said = append([]string{"recorded without opt_einsum: einsum contracts from left to right, and PyTorch " +
+			"in the cheapest order where opt_einsum is installed"}, said...)
 	}
 	return said
 }

@@ -51,7 +51,7 @@ func WhatIfText(w io.Writer, r *estimate.Report, width int) error {
 	var little, cannot []string
 	for i := range r.WhatIf {
 		v := &r.WhatIf[i]
-		decides := v.Fits != nil && *v.Fits == (r.OOM != nil || !r.OK()) // it fits and the run does not, or the other way round
+		decides := v.Fits != nil && *v.Fits == (r.OOM != nil || !r.OK()) // one of the two fits, and not the other
 		change := v.Device - r.Peak.Device
 		moves := float64(max(change, -change)) >= whatIfShown*float64(r.Peak.Device)
 		switch {

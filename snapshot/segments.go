@@ -178,7 +178,8 @@ func (m *machine) segment(items []value) (value, error) {
 			s.Small = uint32(v.n) == idSmall
 			s.lacks &^= segmentType
 		case idPool:
-			if v.kind != kObject || len(m.objects[v.n].items) != 2 || m.objects[v.n].kind != Tuple && m.objects[v.n].kind != List ||
+			if v.kind != kObject || len(m.objects[v.n].items) != 2 ||
+				m.objects[v.n].kind != Tuple && m.objects[v.n].kind != List ||
 				m.objects[v.n].items[0].kind != kInt || m.objects[v.n].items[1].kind != kInt {
 				return value{}, m.fail("segment: segment_pool_id is no pair of integers")
 			}
@@ -221,7 +222,8 @@ func (m *machine) segment(items []value) (value, error) {
 			b.Addr = at
 		}
 		if b.Addr != at {
-			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap", uint64(s.Addr),
+			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap",
+				uint64(s.Addr),
 				i, uint64(b.Addr), uint64(at))
 		}
 		if b.Size > end-at {

@@ -21,7 +21,8 @@ var formFactors = map[string][]string{"a100-40gb": {"pcie"}, "a100-80gb": {"pcie
 	"v100-16gb": {"pcie"}, "v100-32gb": {"pcie", "sxm3"}, "h100-80gb": {"sxm5", "hgx"}, "h200": {"sxm5", "141gb", "hgx"},
 	"p100-16gb": {"sxm2"}, "h800": {"80gb", "sxm5"}, "h20": {"96gb"}, "l20": {"48gb"}, "gh200": {"96gb", "superchip"},
 	"b200": {"hgx", "180gb"}, "b300": {"hgx"}, "gb10": {"dgx", "spark"}, "mi300x": {"192gb"}, "mi325x": {"256gb"},
-	"rtx-a2000-6gb": {"6gb"}, "rtx-3050-6gb": {"6gb"}, "rtx-3080": {"10gb"}, "rtx-4000-ada": {"sff"}, "rtx-5060-ti-8gb": {"8gb"}, "rtx-4060-ti-8gb": {"8gb"}, "rtx-4090": {"24gb"},
+	"rtx-a2000-6gb": {"6gb"}, "rtx-3050-6gb": {"6gb"}, "rtx-3080": {"10gb"}, "rtx-4000-ada": {"sff"},
+	"rtx-5060-ti-8gb": {"8gb"}, "rtx-4060-ti-8gb": {"8gb"}, "rtx-4090": {"24gb"},
 	"rtx-3090": {"24gb"}, "rtx-5090": {"32gb"}, "t4": {"16gb"}, "l4": {"24gb"}, "a10": {"24gb"}, "a10g": {"24gb"},
 	"l40s": {"48gb"}, "l40": {"48gb"}, "a40": {"48gb"}, "rtx-a6000": {"48gb"}, "rtx-6000-ada": {"48gb"},
 	"rtx-pro-6000": {"server", "max", "q", "96gb"}}

@@ -68,8 +68,9 @@ func where(ctx context.Context, server *server, q Question, now time.Time) (*Ans
 	}
 	free := freeSeries + "{" + q.Matchers + "}"
 	step := max(q.Lookback/steps, time.Second)
-	past, err := server.ask(ctx, "query_range", "matrix", url.Values{"query": {free}, "start": {unix(now.Add(-q.Lookback))},
-		"end": {unix(now)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}})
+	past, err := server.ask(ctx, "query_range", "matrix", url.Values{"query": {free},
+		"start": {unix(now.Add(-q.Lookback))},
+		"end":   {unix(now)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}})
 	if err != nil {
 		return nil, err
 	}

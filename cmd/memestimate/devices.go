@@ -198,8 +198,8 @@ func (l *deviceList) write(w io.Writer, e *env, o *output, look *look) error {
 // grid lays the list out. The CSV has bytes and plain columns, for programs.
 func (l *deviceList) grid(csv bool) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "UUID", Spare: 3, Code: true}, {Title: "Name", Code: true}, {Title: "Total MiB", Right: true}, {Title: "Used MiB",
-			Right: true}, {Title: "Free MiB", Right: true},
+		{Title: "GPU"}, {Title: "UUID", Spare: 3, Code: true}, {Title: "Name", Code: true},
+		{Title: "Total MiB", Right: true}, {Title: "Used MiB", Right: true}, {Title: "Free MiB", Right: true},
 		{Title: "Processes"}, {Title: "Mode", Spare: 2}, {Title: "Reserved", Spare: 1, Code: true}, {Title: "State"},
 	}}
 	if csv {

@@ -196,8 +196,8 @@ func (s *settings) explain(err error, command string, in source, m *onnxload.Mod
 		return fail(exitInput, "%w", err).withHint("without --strict the answer is a lower bound")
 	}
 	if fixed := fixedBatch(m); fixed > 0 && (s.batch > 0 && s.batch != fixed || len(s.inputs) > 0) {
-		return fail(exitInput, "%w", err).withHint("the export's batch is fixed at %d, in constants too: export with dynamic_shapes "+
-			"(or dynamic_axes), or leave it at that", fixed)
+		return fail(exitInput, "%w", err).withHint("the export's batch is fixed at %d, in constants too: "+
+			"export with dynamic_shapes (or dynamic_axes), or leave it at that", fixed)
 	}
 	return fail(exitInput, "%w", err)
 }

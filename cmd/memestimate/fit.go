@@ -149,7 +149,8 @@ func freest(e *env) (gpu.Device, int64, error) {
 }
 
 // search finds the batch.
-func (f *fitting) search(e *env, command string, in source, step *estimate.Step, memory int64) (*estimate.Fitting, error) {
+func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
+	memory int64) (*estimate.Fitting, error) {
 	p := startProgress(e, "fitting "+quoteArg(in.arg))
 	defer p.done()
 	rec, err := in.recording(e)

@@ -167,8 +167,8 @@ func writeFiles(folder string, files map[string][]byte) error {
 	return nil
 }
 
-// run runs the Python package's command line with an interpreter, in a folder or where this process is. What the program prints goes to stderr: stdout
-// has the result alone. A signal that would end this process ends Python first.
+// run runs the Python package's command line with an interpreter, in a folder or where this process is. What the
+// program prints goes to stderr: stdout has the result alone. A signal that would end this process ends Python first.
 func (p *pythonPackage) run(ctx context.Context, e *env, interpreter, folder string, stdout io.Writer,
 	args ...string) error {
 	ctx, stop := signal.NotifyContext(ctx, endingSignals...)

@@ -132,7 +132,8 @@ func otherFile(path string) error {
 		return is("a checkpoint of PyTorch: weights, without the program that computes with them").
 			withHint("the script that trains it: memestimate train.py")
 	case ".ipynb":
-		return is("a notebook").withHint("jupyter nbconvert --to script %s && memestimate %s.py", hintArg(path), hintArg(base))
+		return is("a notebook").withHint("jupyter nbconvert --to script %s && memestimate %s.py", hintArg(path),
+			hintArg(base))
 	case ".keras", ".h5":
 		return is("a Keras model").withHint("keras.saving.load_model(%q).export(%q, format=\"onnx\") in Python, then "+
 			"memestimate %s.onnx", path, base+".onnx", hintArg(base))

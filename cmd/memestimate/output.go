@@ -81,7 +81,8 @@ func sameFile(a, b string) bool {
 // or larger than mostHeld, so that a render which fails early leaves nothing behind.
 func (o *output) write(e *env, render func(w io.Writer) error) error {
 	if o.format == "html" && o.file == "" && e.terminal && e.stdinName == "" { // a page takes it all
-		return usagef("a page of HTML is nothing for a terminal: name a file for it").withHint("--output run.html, or --output -")
+		return usagef("a page of HTML is nothing for a terminal: name a file for it").
+			withHint("--output run.html, or --output -")
 	}
 	if width := o.width(e); width > 0 && o.format == "text" && !o.folded {
 		var result blocks

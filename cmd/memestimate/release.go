@@ -92,7 +92,8 @@ func (g *gpuSource) on(e *env, name string) ([]string, error) {
 // holds lays the reservations out, one a line and device.
 func (l *deviceList) holds(csv bool) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "Device", Code: true}, {Title: "Reservation", Code: true}, {Title: "Reserved", Right: true}, {Title: "To come", Right: true},
+		{Title: "Device", Code: true}, {Title: "Reservation", Code: true}, {Title: "Reserved", Right: true},
+		{Title: "To come", Right: true},
 		{Title: "User", Code: true}, {Title: "Program", Code: true}, {Title: "Process", Right: true}, {Title: "Remark"},
 	}}
 	size := func(n uint64) string {

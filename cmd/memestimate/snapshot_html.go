@@ -247,7 +247,8 @@ func segmentTable(r *page.Run, several bool) page.Table {
 				largest = max(largest, b.Bytes)
 			}
 		}
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), "0x" + strconv.FormatUint(uint64(s.Addr), 16), s.Kind, exact(s.Bytes),
+		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), "0x" + strconv.FormatUint(uint64(s.Addr), 16), s.Kind,
+			exact(s.Bytes),
 			exact(used), exact(s.Bytes - used), exact(largest), strconv.Itoa(len(s.Blocks))})
 	}
 	return page.Table{Title: title, Grid: g}

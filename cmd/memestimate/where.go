@@ -149,8 +149,8 @@ func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 	}
 	csv := s.out.format == "csv"
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "Host", Code: true}, {Title: "GPU", Code: true}, {Title: "Name", Code: true}, {Title: "Available", Right: true}, {Title: "Fits for",
-			Right: true}, {Title: "Data is old", Right: true},
+		{Title: "Host", Code: true}, {Title: "GPU", Code: true}, {Title: "Name", Code: true},
+		{Title: "Available", Right: true}, {Title: "Fits for", Right: true}, {Title: "Data is old", Right: true},
 	}}
 	for i := range a.Fit {
 		p := &a.Fit[i]

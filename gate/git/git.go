@@ -109,8 +109,8 @@ func (r *Repo) line(args ...string) (string, error) {
 // ErrRevision says that a text is no name of one commit.
 var ErrRevision = errors.New("is not the name of one commit, such as main, v1.2.0 or HEAD~1")
 
-// CheckRevision refuses with ErrRevision what is no name of one commit: options, and the spellings with which git excludes commits or
-// means several.
+// CheckRevision refuses with ErrRevision what is no name of one commit: options, and the spellings with which git
+// excludes commits or means several.
 func CheckRevision(rev string) error {
 	bad := rev == "" || strings.ContainsAny(rev[:1], "-^:") || strings.Contains(rev, "..")
 	for _, many := range []string{"^@", "^!", "^-"} {

@@ -36,10 +36,10 @@ type operation struct {
 	out   []graph.Node
 }
 
-// New returns a Backend without a backend behind it. With tensors, onnx-go decodes the weights, which tells their shapes
-// and the small constants that shapes depend on: it decodes only float32, float64, int32, int64 and bool, and allocates
-// every tensor that the file declares, inputs and intermediate values included. Without, Options must have the types
-// of weights.
+// New returns a Backend without a backend behind it. With tensors, onnx-go decodes the weights, which tells their
+// shapes and the small constants that shapes depend on: it decodes only float32, float64, int32, int64 and bool, and
+// allocates every tensor that the file declares, inputs and intermediate values included. Without, Options must have
+// the types of weights.
 func New(tensors bool) *Backend {
 	return Tee(&store{simple.NewWeightedDirectedGraph(0, math.Inf(1)), tensors})
 }

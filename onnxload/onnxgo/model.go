@@ -28,8 +28,8 @@ type Options struct {
 }
 
 // Model returns the recorded model. m is the onnx.Model that decoded into the backend. Values that nothing produces are
-// its inputs where m says so, and weights otherwise. The model is written as an ONNX file first, so that onnxload checks
-// it as it checks every other.
+// its inputs where m says so, and weights otherwise. The model is written as an ONNX file first, so that onnxload
+// checks it as it checks every other.
 func (b *Backend) Model(m *onnx.Model, opts Options) (*onnxload.Model, error) {
 	if opts.Opset <= 0 {
 		return nil, errors.New("onnxgo: Options.Opset is not set, and onnx-go does not tell which operator " +

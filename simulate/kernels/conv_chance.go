@@ -23,7 +23,8 @@ const (
 )
 
 // Chances of what no tree names: of x and y in 4 bytes (convWork.widened), of the transform of a long filter where the
-// rule says that there is none, or of none where it says that there is one (docs/workspaces.md), of what a search finds.
+// rule says that there is none, or of none where it says that there is one (docs/workspaces.md), of what a search
+// finds.
 const (
 	widenedChance = 134. / 890
 	wideChance    = 0.057

@@ -22,7 +22,7 @@ type ConvPlan struct {
 
 	named     []ConvChoice // what trees name and is believed, each with the share of the trees that name it
 	unsure    []ConvChoice // workspaces that no tree names, with their chances
-	unoffered int64        // of the engines that trees name and that cuDNN does not without a GPU: what most name; 0 for none
+	unoffered int64        // of the engines that trees name and that cuDNN does not without a GPU: the most named; 0: none
 	believers int          // how many trees name one of those
 	fourier   int64        // what a Fourier transform would take; 0 where there is none
 	wide      int64        // the same of a long filter: see convWork.wide

@@ -126,8 +126,8 @@ func (p *Paste) message(text string) {
 // beyondPyTorch is more than CUDA's context, libraries and NCCL take of a process.
 const beyondPyTorch = 2 << 30
 
-// findSelf takes the process that has a little more than PyTorch reserved for this one, where the text does not say which
-// it is: in a container PyTorch does not know its own number.
+// findSelf takes the process that has a little more than PyTorch reserved for this one, where the text does not say
+// which it is: in a container PyTorch does not know its own number.
 func (p *Paste) findSelf() {
 	if p.Process >= 0 || p.Reserved < 0 {
 		return
@@ -163,8 +163,9 @@ func (p *Paste) statistics(text string) {
 	if stats {
 		p.Kinds = append(p.Kinds, "torch.cuda.memory_stats()")
 	}
-	for name, of := range map[string]*int64{"allocated_bytes.all.current": &p.Allocated, "reserved_bytes.all.current": &p.Reserved,
-		"allocated_bytes.all.peak": &p.Peak, "num_alloc_retries": &p.Retries} {
+	for name, of := range map[string]*int64{"allocated_bytes.all.current": &p.Allocated,
+		"reserved_bytes.all.current": &p.Reserved,
+		"allocated_bytes.all.peak":   &p.Peak, "num_alloc_retries": &p.Retries} {
 		if n, ok := found[name]; ok && *of < 0 { // a message is nearer to the failure
 			*of = n
 		}
