@@ -18,11 +18,12 @@ from torch import fx, nn
 
 from ..core.frames import WRAPPERS
 from ..core.session import Session
-from . import graphs, kernels, machine
+from . import graphs, kernels, machine, older
 from .places import Places
 from .timing import Timing
 
-_OLDEST = (2, 11)  # of PyTorch, whose compiler is known
+_OLDEST = (2, 10)  # of PyTorch, whose compiler is known
+_REFAKES = (2, 11)  # from which on `older` has nothing to do
 _SETTINGS = {
     "force_disable_caches": True,
     "compile_threads": 1,
@@ -70,6 +71,8 @@ class Compiler:
         self._own_folder()
         with self._patches.suspended():
             _load()
+        if _version() < _REFAKES:
+            older.install(self._patches)
         machine.install(self._session)
         dynamo: Any = importlib.import_module("torch._dynamo")
         self._patches.later(dynamo.reset)  # what was compiled is for the pretended GPU, and what failed stays skipped
@@ -263,12 +266,16 @@ def _missing(way: str) -> str:
         return "with --real the CPU computes each operator"
     if way == "fake-cpu":
         return "this build of PyTorch cannot be told that it has a GPU"
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if version < _OLDEST:
+    if _version() < _OLDEST:
         return f"PyTorch {torch.__version__}'s compiler is not known, {'.'.join(map(str, _OLDEST))} and later are"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     return ""
+
+
+def _version() -> tuple[int, int]:
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _load() -> None:

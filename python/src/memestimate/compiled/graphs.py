@@ -36,6 +36,8 @@ class Output:
 class Node:
     """One run of a function within a path of runs, each of which finds what those before it returned."""
 
+    path_user_visible_storage_groups = ()  # since 2.15: outputs to clone, where config.triton asks for it
+
     def __init__(self, session: Session, function: Any, parent: Node | None, pool: Any, traces: Any, key: Any) -> None:
         self.session, self.wrapped_function, self.pool = session, function, pool
         self._parent = parent
@@ -158,6 +160,10 @@ class Recorded(Node):
         elif self._static(inputs) != self._addresses:
             status = self._statuses.StaticInputIdxMismatch
         return status, lambda: str(status)
+
+    def mismatched_cudagraph_managed_idxs(self, inputs: list[Any]) -> tuple[int, ...]:
+        """Inputs for which 2.15 stops recording anew after some tries, which is not followed."""
+        return ()
 
     def run(self, inputs: list[Any]) -> Any:
         """Replay: the function runs, and neither it nor its memory is logged."""

@@ -38,7 +38,9 @@ class Timing:
         benchmarking: Any = importlib.import_module("torch._inductor.runtime.benchmarking")
         pad: Any = importlib.import_module("torch._inductor.fx_passes.pad_mm")
         unset_fake_temporarily = importlib.import_module("torch._subclasses.fake_tensor").unset_fake_temporarily
-        should = getattr(pad._should_pad, "__wrapped__", pad._should_pad)  # which keeps answers for other recordings
+        asks = "_should_pad" if hasattr(pad, "_should_pad") else "_should_pad_bench"  # before 2.11
+        should = getattr(pad, asks)
+        should = getattr(should, "__wrapped__", should)  # which keeps answers for other recordings
 
         def benchmark_gpu(benchmarker: Any, run: Callable[[], Any], *_: Any, **__: Any) -> float:
             return self.benchmark(run)
@@ -48,10 +50,10 @@ class Timing:
             with unset_fake_temporarily(), self._session.capture:
                 yield
 
-        def decided(match: Any, a: Any, b: Any, op: Any, bias: Any = None) -> bool:
+        def decided(match: Any, a: Any, b: Any, op: Any, input: Any = None) -> bool:
             self._times = _times(pad, match, a, b)
             try:
-                padded = bool(should(match, a, b, op, bias))
+                padded = bool(should(match, a, b, op, input))
             finally:
                 self._times = {}
             if padded:
@@ -64,7 +66,7 @@ class Timing:
 
         patches.set(benchmarking.InductorBenchmarker, "benchmark_gpu", benchmark_gpu)
         patches.set(benchmarking.TritonBenchmarker, "benchmark_gpu", benchmark_gpu)
-        patches.set(pad, "_should_pad", decided)
+        patches.set(pad, asks, decided)
         patches.set(pad, "no_dispatch", on_gpu)
         patches.set(pad, "get_do_bench", lambda: self.benchmark)
         nothing = SimpleNamespace(lookup=lambda key: None, set_value=lambda key, value: None)
