@@ -29,21 +29,14 @@ func inferConstant(c *call) error {
 			c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{N(a.Int)}})
 			return nil
 		case a.Name == "value_ints":
-			v := &Const{Elem: onnxload.Int64, Shape: []int64{int64(len(a.Ints))}, Ints: make([]Dim, len(a.Ints))}
-			for i, n := range a.Ints {
-				v.Ints[i] = N(n)
-			}
-			c.outConst(0, v)
+			c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{int64(len(a.Ints))}, Ints: toDims(a.Ints)})
 			return nil
 		case a.Name == "value_float":
 			c.outConst(0, &Const{Elem: onnxload.Float32, Shape: []int64{}, Floats: []float64{float64(a.Float)}})
 			return nil
 		case a.Name == "value_floats":
-			v := &Const{Elem: onnxload.Float32, Shape: []int64{int64(len(a.Floats))}, Floats: make([]float64, len(a.Floats))}
-			for i, x := range a.Floats {
-				v.Floats[i] = float64(x)
-			}
-			c.outConst(0, v)
+			c.outConst(0, &Const{Elem: onnxload.Float32, Shape: []int64{int64(len(a.Floats))},
+				Floats: toFloats(a.Floats)})
 			return nil
 		case a.Name == "value_string":
 			c.out(0, onnxload.String, Of())

@@ -63,16 +63,9 @@ func convDims(c *call, in []Dim, okX bool, filter []Dim, okW bool) (Shape, error
 	if err != nil {
 		return Shape{}, err
 	}
-	switch {
-	case !okX && !okW:
-		return Shape{}, nil
-	case !okX:
-		in = c.unknowns(len(filter))
-	case !okW:
-		filter = c.unknowns(len(in))
-	}
-	if len(in) != len(filter) {
-		return Shape{}, fmt.Errorf("the input has %d dimensions and the filters have %d", len(in), len(filter))
+	in, filter, ok, err := c.sameRank(in, okX, filter, okW, "filters have")
+	if err != nil || !ok {
+		return Shape{}, err
 	}
 	if _, err := agree("the number of input channels", in[1], Mul(filter[1], N(group))); err != nil {
 		return Shape{}, err
@@ -89,6 +82,23 @@ func convDims(c *call, in []Dim, okX bool, filter []Dim, okW bool) (Shape, error
 		return Shape{}, err
 	}
 	return Of(append([]Dim{in[0], filter[0]}, spatial...)...), nil
+}
+
+// sameRank returns the dimensions of the input and of another tensor of as many, those of one that has none given as
+// unknown; ok is false where neither has any.
+func (c *call) sameRank(in []Dim, okIn bool, other []Dim, okOther bool, otherHas string) (x, y []Dim, ok bool, err error) {
+	switch {
+	case !okIn && !okOther:
+		return nil, nil, false, nil
+	case !okIn:
+		in = c.unknowns(len(other))
+	case !okOther:
+		other = c.unknowns(len(in))
+	}
+	if len(in) != len(other) {
+		return nil, nil, false, fmt.Errorf("the input has %d dimensions and the %s %d", len(in), otherHas, len(other))
+	}
+	return in, other, true, nil
 }
 
 // filterWindow returns the window of a convolution with a kernel of these
@@ -130,16 +140,9 @@ func convTranspose(c *call) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case !okX && !okW:
-		return nil
-	case !okX:
-		in = c.unknowns(len(filter))
-	case !okW:
-		filter = c.unknowns(len(in))
-	}
-	if len(in) != len(filter) {
-		return fmt.Errorf("the input has %d dimensions and the filters have %d", len(in), len(filter))
+	in, filter, ok, err := c.sameRank(in, okX, filter, okW, "filters have")
+	if err != nil || !ok {
+		return err
 	}
 	channels, err := agree("the number of input channels", in[1], filter[0])
 	if err != nil {

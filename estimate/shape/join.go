@@ -216,14 +216,6 @@ func (c *call) split(lengths []Dim, equal bool) error {
 	return nil
 }
 
-func toDims(ints []int64) []Dim {
-	out := make([]Dim, len(ints))
-	for i, n := range ints {
-		out[i] = N(n)
-	}
-	return out
-}
-
 func splitEval(c *call) error {
 	v := c.constant(0)
 	if v == nil || len(v.Shape) == 0 {

@@ -75,10 +75,7 @@ func readConst(m *onnxload.Model, t *onnxload.Tensor) (*Const, error) {
 	case t.DType.IsInt() || t.DType == onnxload.Bool:
 		var ints []int64
 		if ints, err = m.Ints(t); err == nil {
-			v.Ints = make([]Dim, len(ints))
-			for i, n := range ints {
-				v.Ints[i] = N(n)
-			}
+			v.Ints = toDims(ints)
 		}
 	case t.DType.IsFloat():
 		v.Floats, err = m.Floats(t)

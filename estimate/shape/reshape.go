@@ -50,11 +50,7 @@ func reshapeAttr(c *call) error {
 		}
 		return errors.New("attribute shape is missing")
 	}
-	target := make([]Dim, len(ints))
-	for i, n := range ints {
-		target[i] = N(n)
-	}
-	return c.reshapeTo(target)
+	return c.reshapeTo(toDims(ints))
 }
 
 func reshape(c *call) error {

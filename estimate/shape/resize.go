@@ -33,11 +33,7 @@ func upsample7(c *call) error {
 	if a == nil || a.Type != onnxload.AttrFloats {
 		return fmt.Errorf("attribute scales is missing")
 	}
-	scales := make([]float64, len(a.Floats))
-	for i, x := range a.Floats {
-		scales[i] = float64(x)
-	}
-	return scaleAll(c, scales)
+	return scaleAll(c, toFloats(a.Floats))
 }
 
 // resize10: X, scales.
@@ -290,16 +286,9 @@ func gridSample(c *call) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case !okX && !okG:
-		return nil
-	case !okX:
-		in = c.unknowns(len(grid))
-	case !okG:
-		grid = c.unknowns(len(in))
-	}
-	if len(in) != len(grid) {
-		return fmt.Errorf("the input has %d dimensions and the grid has %d", len(in), len(grid))
+	in, grid, ok, err := c.sameRank(in, okX, grid, okG, "grid has")
+	if err != nil || !ok {
+		return err
 	}
 	last := len(grid) - 1
 	if okG {

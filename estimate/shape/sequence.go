@@ -66,11 +66,16 @@ func (t Type) followed() ([]Type, bool) {
 	return t.List.Types, t.List.Types != nil || t.isEmpty()
 }
 
-// place returns the position that input i names in a list of n elements; a
-// missing one is def. It reports false when the position is not known.
-func (c *call) place(i, n, def int) (int, bool, error) {
+// placeIn returns the position that input i names in a sequence, at most so many before its end, where a missing one is.
+// It reports false when the elements or the position are not known.
+func (c *call) placeIn(t Type, i, before int) (int, bool, error) {
+	types, ok := t.followed()
+	if !ok {
+		return 0, false, nil
+	}
+	last := int64(len(types) - before)
 	if !c.has(i) {
-		return def, true, nil
+		return int(last), last >= 0, nil
 	}
 	v, ok := c.int64s(i)
 	if !ok || len(v) != 1 {
@@ -78,10 +83,10 @@ func (c *call) place(i, n, def int) (int, bool, error) {
 	}
 	at := v[0]
 	if at < 0 {
-		at += int64(n)
+		at += int64(len(types))
 	}
-	if at < 0 || at > int64(def) {
-		return 0, false, fmt.Errorf("position %d is outside a sequence of %d", v[0], n)
+	if at < 0 || at > last {
+		return 0, false, fmt.Errorf("position %d is outside a sequence of %d", v[0], len(types))
 	}
 	return int(at), true, nil
 }
@@ -106,15 +111,13 @@ func inferSequenceInsert(c *call) error {
 		return err
 	}
 	added := c.in(1)
-	if types, ok := t.followed(); ok {
-		at, known, err := c.place(2, len(types), len(types))
-		if err != nil {
-			return err
-		}
-		if known {
-			c.set(0, c.inf.list(slices.Insert(slices.Clone(types), at, added)))
-			return nil
-		}
+	at, known, err := c.placeIn(t, 2, 0)
+	if err != nil {
+		return err
+	}
+	if known {
+		c.set(0, c.inf.list(slices.Insert(slices.Clone(t.List.Types), at, added)))
+		return nil
 	}
 	if t.isEmpty() {
 		of = added
@@ -137,15 +140,13 @@ func inferSequenceErase(c *call) error {
 	if t.isEmpty() {
 		return fmt.Errorf("the sequence is empty")
 	}
-	if types, ok := t.followed(); ok {
-		at, known, err := c.place(1, len(types), len(types)-1)
-		if err != nil {
-			return err
-		}
-		if known {
-			c.set(0, c.inf.list(slices.Delete(slices.Clone(types), at, at+1)))
-			return nil
-		}
+	at, known, err := c.placeIn(t, 1, 1)
+	if err != nil {
+		return err
+	}
+	if known {
+		c.set(0, c.inf.list(slices.Delete(slices.Clone(t.List.Types), at, at+1)))
+		return nil
 	}
 	if t.List == nil {
 		c.set(0, Sequence(of))
@@ -160,14 +161,12 @@ func inferSequenceAt(c *call) error {
 	if err != nil {
 		return err
 	}
-	if types, ok := t.followed(); ok {
-		at, known, err := c.place(1, len(types), len(types)-1)
-		if err != nil {
-			return err
-		}
-		if known {
-			of = types[at]
-		}
+	at, known, err := c.placeIn(t, 1, 1)
+	if err != nil {
+		return err
+	}
+	if known {
+		of = t.List.Types[at]
 	}
 	c.set(0, of)
 	return nil

@@ -33,12 +33,22 @@ type Shape struct {
 func Of(dims ...Dim) Shape { return Shape{Ranked: true, Dims: dims} }
 
 // OfInts returns the ranked shape of these sizes.
-func OfInts(sizes ...int64) Shape {
-	dims := make([]Dim, len(sizes))
-	for i, n := range sizes {
-		dims[i] = N(n)
+func OfInts(sizes ...int64) Shape { return Of(toDims(sizes)...) }
+
+func toDims(ints []int64) []Dim {
+	out := make([]Dim, len(ints))
+	for i, n := range ints {
+		out[i] = N(n)
 	}
-	return Of(dims...)
+	return out
+}
+
+func toFloats(values []float32) []float64 {
+	out := make([]float64, len(values))
+	for i, x := range values {
+		out[i] = float64(x)
+	}
+	return out
 }
 
 // Tensor returns the type of a tensor.
