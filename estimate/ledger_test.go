@@ -48,9 +48,7 @@ var keptAllTheSame = map[string]string{
 	"names-of-attention": "inference without lines is worse without it",
 	"joined-parts":       "inference without lines is worse without it",
 	"one-expression":     "inference without lines is worse without it",
-	"resized-turns":      "a cell of inference is over its limit without it",
 	"bias-table-copy":    "safe of a cell of inference is over its limit without it",
-	"merged-loop":        "the median of a cell of training is over its limit without it",
 }
 
 // familyOf is what a model's name starts with, up to a digit or an underscore: models of one family are no independent

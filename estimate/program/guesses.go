@@ -20,10 +20,8 @@ var (
 	UsedTwice = &GuessRow{"used-twice",
 		"what is used twice is a variable of the function that made it, and lives to its end", ""}
 	NextTurn = &GuessRow{"next-turn",
-		"a variable of a loop over modules, whose names differ by numbers alone, is assigned again by the next turn", ""}
-	ResizedTurns = &GuessRow{"resized-turns",
-		"a loop whose turns change a tensor's size gives its name to the next: b = x * b[..., :-1] + y * b[..., 1:]",
-		"Blealtan/efficient-kan"}
+		"a variable of a loop is assigned again by the next turn: one over modules whose names differ by numbers alone, or " +
+			"one that changes a tensor's size, b = x * b[..., :-1] + y * b[..., 1:]", "Blealtan/efficient-kan"}
 	NamesOfAttention = &GuessRow{"names-of-attention",
 		"what is taken out of a tuple, what multiplies another activation, and the argument of the projection that the " +
 			"tuple is of have names: q, k, v = self.qkv(x).unbind(0); attn @ v", "timm/models/vision_transformer.py"}
@@ -35,7 +33,7 @@ var (
 )
 
 // VariableGuesses are those that Liveness makes.
-var VariableGuesses = []*GuessRow{UsedTwice, NextTurn, ResizedTurns, NamesOfAttention, JoinedParts, OneExpression}
+var VariableGuesses = []*GuessRow{UsedTwice, NextTurn, NamesOfAttention, JoinedParts, OneExpression}
 
 // everyVariable is no guess but the other end of all of them together: see Program.Longest.
 var everyVariable = &GuessRow{}
@@ -73,8 +71,8 @@ func (l *liveness) guess() {
 		if uses[v] < 2 || i != l.of[v].end {
 			return
 		}
-		if end := l.resized(v); end >= 0 && l.takes(ResizedTurns) {
-			l.keep(v, end, ResizedTurns)
+		if end := l.resized(v); end >= 0 && l.takes(NextTurn) {
+			l.keep(v, end, NextTurn)
 		} else if !l.replaces(i, v) {
 			l.hold(v, UsedTwice)
 		}

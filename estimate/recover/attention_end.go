@@ -24,7 +24,7 @@ func endAttention(p *program.Program) {
 	if len(modules) == 0 {
 		return
 	}
-	made, users := links(p)
+	made, users := madeAndRead(p)
 	ends := map[int]program.Call{}
 	for i := range p.Calls {
 		s := &p.Scopes[p.Calls[i].Scope]
@@ -74,17 +74,17 @@ func (a *attention) batch(p *program.Program, made []int32) int64 {
 }
 
 // lastOf follows a value through calls of one scope to the last that hands it on.
-func lastOf(p *program.Program, users [][]int32, v program.ValueID, scope int32) int {
+func lastOf(p *program.Program, users reads, v program.ValueID, scope int32) int {
 	last := -1
 	for range 16 {
-		k := slices.IndexFunc(users[v], func(u int32) bool {
+		k := slices.IndexFunc(users.of(int32(v)), func(u int32) bool {
 			c := &p.Calls[u]
 			return c.Scope == scope && len(c.Out) == 1 && c.Out[0] != program.NoValue && c.In[0] == v
 		})
 		if k < 0 {
 			break
 		}
-		last = int(users[v][k])
+		last = int(users.of(int32(v))[k])
 		v = p.Calls[last].Out[0]
 	}
 	return last

@@ -13,7 +13,7 @@ import (
 // which projects the input as it lies and splits the projection by views, where the other path swaps the batch with
 // the steps and copies.
 func fastAttention(p *program.Program) {
-	made, users := links(p)
+	made, users := madeAndRead(p)
 	replaced := map[int][]program.Call{}
 	for i := range p.Calls {
 		a := attended(p, made, users, i)
@@ -59,28 +59,6 @@ func fastAttention(p *program.Program) {
 	p.Calls = calls // what only the replaced calls read is dead now
 }
 
-// links returns by value the call that makes it, -1 where none does, and the calls that read it.
-func links(p *program.Program) (made []int32, users [][]int32) {
-	made = make([]int32, len(p.Values))
-	for i := range made {
-		made[i] = -1
-	}
-	users = make([][]int32, len(p.Values))
-	for i := range p.Calls {
-		for _, v := range p.Calls[i].Out {
-			if v != program.NoValue {
-				made[v] = int32(i)
-			}
-		}
-		for _, v := range p.Calls[i].In {
-			if v != program.NoValue {
-				users[v] = append(users[v], int32(i))
-			}
-		}
-	}
-	return made, users
-}
-
 // An attention is what F.multi_head_attention_forward computes of its projections: scaled_dot_product_attention, or,
 // where the module returns its weights, softmax(q * scale @ k.T + mask) @ v.
 type attention struct {
@@ -95,7 +73,7 @@ type attention struct {
 }
 
 // attended returns the attention of a call, nil where it is none.
-func attended(p *program.Program, made []int32, users [][]int32, i int) *attention {
+func attended(p *program.Program, made []int32, users reads, i int) *attention {
 	c := &p.Calls[i]
 	switch {
 	case program.Of(c.Op).Is(program.Attention) && len(c.In) >= 3 && !c.Args.Causal:
@@ -142,19 +120,19 @@ func (a *attention) scored(p *program.Program, made []int32) bool {
 }
 
 // weighted finds the values that a softmax weighs, and which weights are returned.
-func (a *attention) weighted(p *program.Program, users [][]int32) bool {
+func (a *attention) weighted(p *program.Program, users reads) bool {
 	weights := a.call.Out[0]
-	if next := users[weights]; len(next) == 1 && p.Calls[next[0]].Op == "dropout" { // which does nothing here
+	if next := users.of(int32(weights)); len(next) == 1 && p.Calls[next[0]].Op == "dropout" { // which does nothing here
 		weights = p.Calls[next[0]].Out[0]
 	}
 	a.dropped = weights
-	for _, u := range users[weights] {
+	for _, u := range users.of(int32(weights)) {
 		switch c := &p.Calls[u]; {
 		case program.Of(c.Op).Is(program.Product) && len(c.In) == 2 && c.In[0] == weights && a.out == program.NoValue:
 			a.v, a.out = c.In[1], c.Out[0]
 		case program.Of(c.Op).Is(program.Look) && len(p.Values[c.Out[0]].Shape) == 4 && a.weights == program.NoValue:
 			a.weights = c.Out[0]
-			if next := users[a.weights]; len(next) == 1 && p.Calls[next[0]].Scope == c.Scope &&
+			if next := users.of(int32(a.weights)); len(next) == 1 && p.Calls[next[0]].Scope == c.Scope &&
 				slices.Equal(p.Calls[next[0]].Args.Dims, []int{1}) {
 				a.average = int(next[0])
 				a.weights = p.Calls[a.average].Out[0]
@@ -233,7 +211,7 @@ func (a *attention) native(p *program.Program, project, out *program.Call, x, y 
 // is y and whose packed weight is w: both sums, and the activation, which is the epilogue of the first product
 // (transformer_encoder_layer_forward in aten/src/ATen/native/transformers/transformer.cpp). The layer is known by the
 // names that its class gives its parameters.
-func fuseEncoderLayer(p *program.Program, users [][]int32, w, y program.ValueID) {
+func fuseEncoderLayer(p *program.Program, users reads, w, y program.ValueID) {
 	layer, ok := strings.CutSuffix(p.Values[w].Name, "self_attn.in_proj_weight")
 	if !ok {
 		return
@@ -279,10 +257,10 @@ func fuseEncoderLayer(p *program.Program, users [][]int32, w, y program.ValueID)
 
 // user returns the call of an operator that reads a value, perhaps behind a dropout, which does nothing outside
 // training, and the argument by which it does; nil without one.
-func user(p *program.Program, users [][]int32, v program.ValueID, op string) (*program.Call, program.ValueID) {
+func user(p *program.Program, users reads, v program.ValueID, op string) (*program.Call, program.ValueID) {
 	for range 3 {
 		behind := program.NoValue
-		for _, i := range users[v] {
+		for _, i := range users.of(int32(v)) {
 			switch c := &p.Calls[i]; {
 			case c.Op == op && len(c.Out) > 0 && c.Out[0] != program.NoValue:
 				return c, v

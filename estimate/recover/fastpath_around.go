@@ -35,13 +35,13 @@ func projection(p *program.Program, made []int32, v program.ValueID) int {
 
 // outProjection follows a result through views and one linear call to the call that swaps the batch with the steps
 // again; -1 when it goes elsewhere.
-func outProjection(p *program.Program, users [][]int32, v program.ValueID) int {
+func outProjection(p *program.Program, users reads, v program.ValueID) int {
 	linear := false
 	for range 16 {
-		if len(users[v]) != 1 {
+		if len(users.of(int32(v))) != 1 {
 			return -1
 		}
-		i := users[v][0]
+		i := users.of(int32(v))[0]
 		c := &p.Calls[i]
 		switch {
 		case c.Op == "linear" && !linear && c.In[0] == v:

@@ -14,9 +14,6 @@ var (
 	selfGated = &program.GuessRow{Name: "self-gated",
 		Takes:  "x times its own sigmoid, or the tanh of its softplus, taken for F.silu or F.mish, which keep x alone",
 		Source: "torch/nn/functional.py"}
-	splitDifference = &program.GuessRow{Name: "split-difference",
-		Takes:  "one difference in a norm over channels taken for two that the exporter merged",
-		Source: "transformers ConvNextLayerNorm"}
 	floatRMSNorm = &program.GuessRow{Name: "float-rms-norm",
 		Takes:  "a root mean square norm in steps taken for one that computes in float32",
 		Source: "transformers LlamaRMSNorm, GemmaRMSNorm, T5LayerNorm"}
@@ -25,18 +22,18 @@ var (
 	biasTableCopy = &program.GuessRow{Name: "bias-table-copy",
 		Takes:  "a looked-up table with the heads in front taken for a contiguous copy of it",
 		Source: "torchvision/models/swin_transformer.py"}
-	mergedLoop = &program.GuessRow{Name: "merged-loop",
-		Takes: "a product that all turns of a loop read taken for one that each turn computed"}
-	mergedModules = &program.GuessRow{Name: "merged-modules",
-		Takes: "a result that a module and one beside it read taken for one that each of them computed"}
+	mergedCalls = &program.GuessRow{Name: "merged-calls",
+		Takes: "a result that turns of a loop, modules beside each other or two lines of a norm read taken for one that each " +
+			"of them computed, as exporters make equal calls one",
+		Source: "torch/onnx/utils.py"}
 	fastPath = &program.GuessRow{Name: "fast-path",
 		Takes:  "self-attention with the batch in front, in inference, taken for nn.MultiheadAttention's fast path",
 		Source: "torch/nn/modules/activation.py"}
 )
 
 // Guesses are all that recovery makes.
-var Guesses = []*program.GuessRow{activationInPlace, residualInPlace, selfGated, splitDifference, floatRMSNorm,
-	CausalFlag, biasTableCopy, mergedLoop, mergedModules, fastPath}
+var Guesses = []*program.GuessRow{activationInPlace, residualInPlace, selfGated, floatRMSNorm,
+	CausalFlag, biasTableCopy, mergedCalls, fastPath}
 
 // takes reports whether a guess may be made.
 func (b *recovery) takes(row *program.GuessRow) bool { return !b.src.Without[row.Name] }

@@ -31,7 +31,7 @@ func (b *recovery) unmergeModules() {
 		if total += len(others); len(others) == 0 || total > maxAgain {
 			continue
 		}
-		if b.at = int(c.Origin); !b.guess(mergedModules) {
+		if b.at = int(c.Origin); !b.guess(mergedCalls) {
 			continue
 		}
 		args := *c.Args
@@ -114,7 +114,7 @@ func returned(p *program.Program) []bool {
 	return is
 }
 
-// madeAndRead returns the call that makes each value, -1 for none, and those that read each activation.
+// madeAndRead returns by value the call that makes it, -1 for none, and those that read it.
 func madeAndRead(p *program.Program) (made []int32, by reads) {
 	made = make([]int32, len(p.Values))
 	for v := range made {
@@ -128,7 +128,7 @@ func madeAndRead(p *program.Program) (made []int32, by reads) {
 			}
 		}
 		for _, v := range p.Calls[i].In {
-			if v != program.NoValue && p.Values[v].Kind == program.Activation {
+			if v != program.NoValue {
 				list = append(list, read{int32(v), int32(i)})
 			}
 		}

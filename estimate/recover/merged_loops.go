@@ -33,7 +33,7 @@ func (b *recovery) unmergeLoops() {
 		if !ok || total+len(chain)*len(at) > maxAgain || out[v] {
 			continue
 		}
-		if b.at = int(calls[x].Origin); !b.guess(mergedLoop) {
+		if b.at = int(calls[x].Origin); !b.guess(mergedCalls) {
 			continue
 		}
 		for _, c := range at[1:] {

@@ -86,7 +86,7 @@ func matchLayerNorm(b *recovery, i int) {
 	}
 	own := ai == ri || b.byPyTorch() && mean.Version >= 17
 	if own || len(small) == len(shape) && from >= 0 && program.Numel(small[from:]) != 1 {
-		if pow.Op == "Pow" && b.guess(splitDifference) { // the channels of a picture: LayerNorm2d by hand
+		if pow.Op == "Pow" && b.guess(mergedCalls) { // the channels of a picture: LayerNorm2d by hand
 			b.splitDifference(sub, div, di)
 		}
 		return
