@@ -33,8 +33,8 @@ _LITTLE = 1000  # the part of the peak that is not told
 _LARGER = 16  # what a number is changed to where nothing says how large it may be
 
 
-Direction = Literal["", "more", "fewer"]
-_DIRECTIONS: tuple[Direction, ...] = ("more", "fewer")
+Direction = Literal["", "more", "fewer", "skewed"]
+_DIRECTIONS: tuple[Direction, ...] = ("skewed", "more", "fewer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Change:
     """What a recording answers otherwise."""
 
     places: frozenset[str] = frozenset()  # as `Place.key`
-    sizes: Direction = ""  # how many elements of masks are set, and how many values are different
+    # how many elements of masks are set, and how many values are different; skewed: all choose the same alternatives
+    sizes: Direction = ""
     larger: bool = False  # numbers are larger, not zero
 
     def to_json(self) -> str:
@@ -107,10 +108,12 @@ class Decisions:
     def __init__(self, session: Session, change: Change = NOTHING) -> None:
         self._session = session
         self.change = change
+        session.part(Values).skewed = change.sizes == "skewed"
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
         self.places: dict[str, Place] = {}
         self._last: Place | None = None
         self._began = time.monotonic()
+        self._turns: dict[tuple[str, int], int] = {}  # how often an instruction asked who chose an alternative
         self._left = _MOST_CHANGED
         self._changed_at: int | None = None  # how many calls there were when an answer was last changed
 
@@ -159,6 +162,37 @@ class Decisions:
             self._changed_at = self._session.calls
             return other
         return count
+
+    def routed(self, count: int, most: int, alternatives: int, taken: str) -> int:
+        """Take how many choose an alternative: as many as choose each other one.
+
+        Where all choose the same, it is those that are asked about first, which backward comes to last, when all
+        gradients are there. As many choices are made.
+        """
+        place = self._place("size", taken)
+        if place is None:
+            return count
+        place.ways.add("skewed")
+        frame = self._session.frames.asking()
+        where = place.key, -1 if frame is None else frame.f_lasti  # a line may ask for rows and for weights
+        turn = self._turns[where] = self._turns.get(where, -1) + 1
+        if self.change.sizes != "skewed":
+            return count
+        self._changed_at = self._session.calls
+        chosen = max(round(alternatives * count / most), 1)
+        return most if turn % alternatives < chosen else 0
+
+    def left(self) -> None:
+        """Take note that known numbers leave for the program, which are made of counted choices if there were some."""
+        values = self._session.part(Values)
+        if not values.routed or self.usage() is Usage.SHOWN:
+            return
+        if values.skewed:
+            self._changed_at = self._session.calls
+        place = self._place("size", "balanced routing; the other answer is all choosing the same")
+        if place is not None and not place.ways:
+            place.usage = min(place.usage, Usage.ELSEWHERE)  # it may be another number: a trial says whether it counts
+            place.ways.add("skewed")
 
     def made(self, out: torch.Tensor) -> None:
         """Say what the size that was last taken makes."""

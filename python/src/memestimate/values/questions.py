@@ -12,7 +12,6 @@ from ..core.handlers import Arguments, Handler, Keywords, Table
 from ..core.session import Session
 from .decisions import Decisions
 from .facts import Guess
-from .shares import spread
 from .usage import Usage
 from .values import Values
 
@@ -34,6 +33,7 @@ def _scalar(session: Session, func: OpOverload, args: Arguments, kwargs: Keyword
     known = session.part(Values).get(tensor)
     likely = session.part(Values).likely(tensor)
     if known is not None and not likely:
+        session.part(Decisions).left()
         return known.item()
     guess = session.part(Values).guesses.of(tensor) if known is None else Guess(known.item(), likely)
     answer: Any = guess.value
@@ -100,6 +100,10 @@ def _count(session: Session, mask: torch.Tensor) -> int:
         session.part(Values).note_spread(mask, count)
         if count in (0, mask.numel()):  # where nothing is strange, as `isnan` asks
             return count
+        if share.one_of:
+            most = max(mask.numel() // share.picks, count)
+            text = f"balanced routing, {count} of {most} choose each; the other answer is all choosing the same"
+            return session.part(Decisions).routed(count, most, share.one_of, text)
         text = f"{count} of {mask.numel()} elements of a mask are set, spread evenly"
         return session.part(Decisions).size(count, min(2 * count, mask.numel()), text, mask.numel())
     session.note("nonzero", f"all of {count} elements of a mask were taken to be set: an upper bound")
@@ -172,7 +176,8 @@ def _bincount(session: Session, func: OpOverload, args: Arguments, kwargs: Keywo
     out = session.empty((max(choices, minimum),), torch.int64)
     session.log(func, args, kwargs, out)
     session.part(Values).note_spread(args[0], args[0].numel())
-    session.part(Values).set(out, spread(args[0].numel(), out))
+    counts = session.part(Values).shares.spread(args[0].numel(), out, session.part(Values).shares.of(args[0]).picks)
+    session.part(Values).set(out, counts)
     return out
 
 

@@ -110,7 +110,8 @@ class Shares:
         dim = args[position] if len(args) > position else kwargs.get("dim", -1 if name in ("topk", "sort") else None)
         if not isinstance(dim, int) or args[0].dim() == 0:
             return _NOTHING
-        return Known(None, args[0].shape[dim])
+        picks = args[1] if name == "topk" and isinstance(args[1], int) else 1
+        return Known(None, args[0].shape[dim], picks=max(picks, 1))
 
     def write(self, known: Known, out: Any) -> None:
         """Keep what `read` has found."""
@@ -121,7 +122,7 @@ class Shares:
 
     def _nonzero(self, tensor: Any) -> Known:
         found = self.of(tensor)
-        return Known(found.share, most=found.most)
+        return Known(found.share, most=found.most, picks=found.picks, one_of=found.one_of)
 
     def _compared(self, args: Sequence[Any], *, equal: bool) -> Known:
         if not equal and _is_zero(args[1]) and self.of(args[0]).share is not None:
@@ -129,10 +130,12 @@ class Shares:
         finite = is_finite("eq" if equal else "ne", args)
         if finite is not None:  # nothing is NaN or infinite
             return Known(float(finite))
-        choices = self.of(args[0]).choices or self.of(args[1]).choices
-        if not choices:
+        chosen = self.of(args[0]) if self.of(args[0]).choices else self.of(args[1])
+        if not chosen.choices:
             return _NOTHING
-        return Known(1 / choices if equal else 1 - 1 / choices)
+        if not equal:
+            return Known(1 - 1 / chosen.choices)
+        return Known(1 / chosen.choices, picks=chosen.picks, one_of=chosen.choices)
 
     def _all(self, mask: torch.Tensor) -> Known:
         """Of rows of a mask of which all elements are set, or none, all are, or none."""
@@ -147,6 +150,8 @@ class Shares:
             return known
         if known.share is not None and known.most:
             known = known._replace(share=min(1.0, known.share * count / least))
+        elif known.share and known.share < 1 and next(iter(tensors(out))).dim() < args[0].dim():
+            known = known._replace(one_of=count // least)  # as of `one_hot` the mask of one expert is selected
         return known
 
     def _picked(self, mask: torch.Tensor) -> Known:
@@ -166,7 +171,9 @@ class Shares:
         known = self.of(args[0])
         if known.share is None or len(args) < 2 or out.numel() == 0:
             return _NOTHING
-        return Known(min(1.0, known.share * args[0].numel() / out.numel()), most=known.most)
+        folded = args[0].numel() / out.numel()
+        picks = max(1, round(known.picks / folded))
+        return Known(min(1.0, known.share * folded), most=known.most, picks=picks, one_of=known.one_of)
 
     def _inverted(self, args: Sequence[Any], out: Any) -> Known:
         known = self.of(args[0])
@@ -272,17 +279,30 @@ class Shares:
         if share is None or len(args) < 4 or _is_zero(args[3]) or args[0].numel() == 0:
             return _NOTHING
         ones = 2 if share == 0 and isinstance(args[3], (int, float)) and args[3] == 1 else 0
-        return Known(min(1.0, share + args[2].numel() / args[0].numel()), whole=ones)
+        picks = self.of(args[2]).picks
+        return Known(min(1.0, share + args[2].numel() / args[0].numel()), whole=ones, picks=picks)
 
     def counts(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> torch.Tensor | None:
         """The counts that a call makes of a mask or of choices, evenly spread; None if it makes none."""
         name = self._names.get(func)
         if name == "sum" and isinstance(out, torch.Tensor) and not args[0].dtype.is_floating_point:
-            share = self.of(args[0]).share
-            return None if share is None else spread(round(args[0].numel() * share), out)
+            known = self.of(args[0])
+            if known.share is None:
+                return None
+            total = round(args[0].numel() * known.share)
+            of_each = known.share and out.numel() in (round(1 / known.share), round(known.picks / known.share))
+            return self.spread(total, out, known.picks) if of_each else spread(total, out)
         if name == "histc" and isinstance(out, torch.Tensor) and self.of(args[0]).choices == out.numel():
-            return spread(args[0].numel(), out)
+            return self.spread(args[0].numel(), out, self.of(args[0]).picks)
         return None
+
+    def spread(self, total: int, like: torch.Tensor, picks: int) -> torch.Tensor:
+        """Choices spread over all alternatives, or over as few as can be where a trial asks for that."""
+        if not self._values.skewed or like.numel() <= picks:
+            return spread(total, like)
+        numbers = torch.zeros(like.numel(), dtype=like.dtype, device="cpu")
+        numbers[:picks] = spread(total, numbers[:picks])
+        return numbers.reshape(like.shape)
 
 
 def spread(total: int, like: torch.Tensor) -> torch.Tensor:

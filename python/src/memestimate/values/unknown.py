@@ -65,6 +65,8 @@ class Unknown:
         values = self._session.part(Values)
         known = values.get(source)
         if known is not None and not values.likely(source):
+            if not source.dtype.is_floating_point:
+                self._session.part(Decisions).left()
             return known.to(dtype, copy=True)
         out = torch.zeros(source.shape, dtype=dtype, device="cpu") if known is None else known.to(dtype, copy=True)
         if known is None and source.numel() <= _FILLED:

@@ -66,6 +66,8 @@ class Values:
         self._compared = Compared(self)
         self._draws = Draws()
         self._made = Room(_MADE)
+        self.routed = False  # choices were counted, which nobody knows
+        self.skewed = False  # they are to be as uneven as can be
         self.all_set = False  # of masks that nobody knows all elements are, by what PyTorch itself asks there
 
     def get(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -292,6 +294,7 @@ class Values:
         """Note that nobody knows which elements of a mask are set, only how many."""
         text = f"of {list(mask.shape)} elements {count} were taken to be set, spread evenly"
         self._session.note("routing", text)
+        self.routed = True
 
     def _real(self, values: Any, shapes_only: bool) -> Any:
         """Arguments with each tensor replaced by what it holds; None if one is not known."""
