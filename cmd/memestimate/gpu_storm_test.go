@@ -82,17 +82,18 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// TestStorm starts MEMESTIMATE_STORM launchers (120 otherwise), some within others and some that share, while listings
-// take 0 to 300 ms, launchers get signals, and somebody removes reservations, tickets, the host lock and the whole
-// directory. The jobs themselves lock their GPU: two on one would show. None may be left waiting, none be overtaken by
-// one that came after it, and nothing may be left held.
+// TestStorm starts MEMESTIMATE_STORM launchers (120 otherwise; MEMESTIMATE_SEED says which, for storms side by side),
+// some within others and some that share, while listings take 0 to 300 ms, launchers get signals, and somebody removes
+// reservations, tickets, the host lock and the whole directory. The jobs themselves lock their GPU: two on one would
+// show. None may be left waiting, none be overtaken by one that came after it, and nothing may be left held.
 func TestStorm(t *testing.T) {
 	launches, _ := strconv.Atoi(os.Getenv("MEMESTIMATE_STORM"))
 	if launches == 0 {
 		launches = 120
 	}
+	seed, _ := strconv.ParseUint(os.Getenv("MEMESTIMATE_SEED"), 10, 64)
 	s := newSite(t, eightGPUs())
-	r := rand.New(rand.NewPCG(20, 26))
+	r := rand.New(rand.NewPCG(20, 26+seed))
 	stop := make(chan struct{})
 	var vandals sync.WaitGroup
 	vandals.Go(func() {
