@@ -212,11 +212,15 @@ func (o *opened) renamed(own *settings) {
 		return
 	}
 	theirs := o.other.m.Graph.Inputs
+	place := make(map[string]int, len(theirs))
+	for i, id := range theirs {
+		place[o.other.m.Values[id].Name] = i
+	}
 	torn := map[string]bool{} // two sizes for one dimension: none of them is taken
 	for i, id := range o.m.Graph.Inputs {
 		name := o.m.Values[id].Name
-		at := slices.IndexFunc(theirs, func(id onnxload.ValueID) bool { return o.other.m.Values[id].Name == name })
-		if at < 0 {
+		at, same := place[name]
+		if !same {
 			if len(theirs) != len(o.m.Graph.Inputs) || o.has(o.other.m.Values[theirs[i]].Name) {
 				continue
 			}

@@ -141,21 +141,21 @@ func implicitOutput(left string) string {
 	return string(once)
 }
 
-// aligned is x with a dimension of size 1 for each label that it lacks, permuted to an order of labels.
+// aligned is x with a dimension of size 1 for each label that it lacks, permuted to an order of labels. PyTorch makes a
+// view for each of these dimensions and one more, none of which takes memory: here it is one, so that the graph of an
+// equation of many letters is no larger than it must be.
 func (r *run) aligned(x *tensor, labels string, order []byte) *tensor {
-	t, perm, next := x.retain(), make([]int, len(order)), len(x.shape)
+	at := make([]int, len(x.shape)) // where the dimensions of x are in the order
+	shape, stride := make([]int64, len(order)), make([]int64, len(order))
 	for i, l := range order {
-		if perm[i] = strings.IndexByte(labels, l); perm[i] >= 0 {
-			continue
+		shape[i], stride[i] = 1, 1
+		if d := strings.IndexByte(labels, l); d >= 0 {
+			shape[i], stride[i], at[d] = x.shape[d], x.stride[d], i
 		}
-		u := r.unsqueeze(t, next)
-		r.release(t)
-		t, perm[i] = u, next
-		next++
 	}
-	p := r.permute(t, perm)
-	r.release(t)
-	return p
+	return r.recordView("Permute", r.alias(x, shape, stride), x, func(r *run, _ *node, g []*tensor) []*tensor {
+		return r.alone(r.permuted(g[0], at))
+	})
 }
 
 // contract multiplies two aligned operands, which it releases, and sums over the dimensions from the kept ones on
