@@ -44,13 +44,18 @@ func (c *group) end() {
 	}
 }
 
+// manyEvents is how many events a run has whose memory is not taken twice at once. Most nodes make few; an einsum of
+// many letters or an attention makes dozens.
+const manyEvents = 100_000
+
 // each calls f with every number below n and waits for all: as many at a time as there are processors, one of a large
-// model, whose memory is bounded by its file and not by how many processors there are.
+// model or of one whose runs have many events, whose memory is bounded by its file and not by how many processors there
+// are.
 func (b *Model) each(n int, f func(i int)) {
 	var c group
 	next := make(chan int)
 	atOnce := runtime.GOMAXPROCS(0)
-	if b.large() {
+	if b.large() || b.busy.Load() {
 		atOnce = 1
 	}
 	for range min(atOnce, n) {

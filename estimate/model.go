@@ -3,6 +3,7 @@ package estimate
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover"
@@ -28,7 +29,8 @@ type sizedGraph struct {
 	weights   []module.Weight // parameters and buffers
 	constants module.Tensors
 	way       module.Way
-	size      int // steps, weights and inputs: see large
+	size      int         // steps, weights and inputs: see large
+	busy      atomic.Bool // a run had many events
 
 	recovering sync.Mutex // guards the programs under all choices, and what types are asked for by making one
 }

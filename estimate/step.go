@@ -73,6 +73,9 @@ type Simulation struct {
 	doubts    doubts // of a recording
 }
 
+// Shed lets go of the run's events and its replay, which of a large model take megabytes: the figures stay.
+func (s *Simulation) Shed() { s.Run, s.Replay = &torch.Run{SavedBy: s.Run.SavedBy}, nil }
+
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
 func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline() }
 
@@ -167,6 +170,9 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	f.end()
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
+	}
+	if run.Log.Written() >= manyEvents {
+		b.busy.Store(true)
 	}
 	sim := &Simulation{Run: run, prog: p}
 	sim.Context, sim.NCCL = s.context(device, run.BLAS, run.DNN)

@@ -66,15 +66,20 @@ func inEnvironment(name, folder string) (string, error) {
 		withHint("--python PATH names one that has PyTorch")
 }
 
-// cacheFolder returns where answers and the Python package are kept, "" where this user has no such place.
+// cacheFolder returns where answers and the Python package are kept, "" where this user has no such place. It is made
+// where it is missing. One that somebody else may write into is none: Python code is run from there, and a user may have
+// the home of another, as under sudo.
 func cacheFolder(e *env) string {
+	folder := ""
 	if dir := e.getenv("XDG_CACHE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "memestimate")
+		folder = filepath.Join(dir, "memestimate")
+	} else if home := cmp.Or(e.getenv("HOME"), e.getenv("USERPROFILE")); filepath.IsAbs(home) {
+		folder = filepath.Join(home, ".cache", "memestimate")
 	}
-	if home := cmp.Or(e.getenv("HOME"), e.getenv("USERPROFILE")); filepath.IsAbs(home) {
-		return filepath.Join(home, ".cache", "memestimate")
+	if folder == "" || os.MkdirAll(folder, 0o700) != nil || !own(folder) {
+		return ""
 	}
-	return ""
+	return folder
 }
 
 // digest names what is in some parts.
@@ -117,9 +122,10 @@ func unpackPython(e *env) (*pythonPackage, error) {
 	p := &pythonPackage{digest: digest(parts...), delete: func() {}}
 	if cache := cacheFolder(e); cache != "" {
 		p.folder = filepath.Join(cache, "python", p.digest)
-		if _, err := os.Stat(p.folder); err == nil {
+		if whole(p.folder, files) {
 			return p, nil
 		}
+		os.RemoveAll(p.folder) // a cleaner took some of it
 		if err := os.MkdirAll(filepath.Dir(p.folder), 0o700); err == nil && writeFolder(p.folder, files) == nil {
 			return p, nil
 		}
@@ -152,6 +158,17 @@ func writeFolder(folder string, files map[string][]byte) error {
 		}
 	}
 	return nil
+}
+
+// whole reports whether all files are in a folder.
+func whole(folder string, files map[string][]byte) bool {
+	for name, data := range files {
+		st, err := os.Stat(filepath.Join(folder, filepath.FromSlash(name)))
+		if err != nil || st.Size() != int64(len(data)) {
+			return false
+		}
+	}
+	return true
 }
 
 func writeFiles(folder string, files map[string][]byte) error {

@@ -268,6 +268,7 @@ func (t *tuner) recordAll(ctx context.Context, e *env, p *pythonPackage, python,
 	}()
 	var stopped error
 	scan := bufio.NewScanner(lines)
+	scan.Buffer(nil, 16<<20) // a path may have thousands of folders
 	for scan.Scan() {
 		var line struct {
 			Folders []string `json:"folders"`
@@ -279,6 +280,9 @@ func (t *tuner) recordAll(ctx context.Context, e *env, p *pythonPackage, python,
 		}
 		if line.Run == nil {
 			c.installed(line.Folders)
+			continue
+		}
+		if *line.Run < 0 || *line.Run >= len(missing) {
 			continue
 		}
 		i := missing[*line.Run]
@@ -295,6 +299,7 @@ func (t *tuner) recordAll(ctx context.Context, e *env, p *pythonPackage, python,
 			stop()
 		}
 	}
+	lines.Close() // where a line is longer than that, Python does not wait to be read
 	err = <-done
 	if stopped != nil {
 		return stopped

@@ -162,7 +162,7 @@ func configurationOf(e *env, word string) string {
 	} else if st.IsDir() {
 		path = filepath.Join(word, configurationName)
 	}
-	data, err := os.ReadFile(path)
+	data, err := readConfiguration(path)
 	if err != nil {
 		return ""
 	}

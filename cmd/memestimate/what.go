@@ -4,8 +4,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,12 +126,7 @@ const (
 
 // isConfigurationFile reports whether a file is the configuration of a Hugging Face model.
 func isConfigurationFile(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, mostConfiguration))
+	data, err := readConfiguration(path)
 	if err != nil || !bytes.Contains(data, []byte(`"model_type"`)) {
 		return false
 	}
@@ -137,6 +134,19 @@ func isConfigurationFile(path string) bool {
 		Type string `json:"model_type"`
 	}
 	return json.Unmarshal(data, &config) == nil && config.Type != ""
+}
+
+// readConfiguration reads what may be a configuration: nothing of a pipe or a device, which may have no end.
+func readConfiguration(path string) ([]byte, error) {
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return nil, cmp.Or(err, fs.ErrInvalid)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, mostConfiguration))
 }
 
 // hubName returns what a model is called on the Hugging Face Hub, of its name or its address there; "" for anything

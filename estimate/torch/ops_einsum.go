@@ -224,8 +224,14 @@ func (r *run) sumProduct(a, b *tensor, sum []int) *tensor {
 		}
 		return n
 	}
+	ordered := func(t *tensor, perm []int) *tensor { // a view that changes nothing takes no memory either
+		if slices.IsSorted(perm) {
+			return t.retain()
+		}
+		return r.permute(t, perm)
+	}
 	three := func(t *tensor, x, y, last []int) *tensor {
-		p := r.permute(t, slices.Concat(batch, x, y, last))
+		p := ordered(t, slices.Concat(batch, x, y, last))
 		f := r.reshape(p, []int64{size(t, batch), size(t, x), size(t, y)})
 		r.release(p)
 		return f
@@ -246,7 +252,7 @@ func (r *run) sumProduct(a, b *tensor, sum []int) *tensor {
 		perm[d] = i
 	}
 	v := r.reshape(z, shape)
-	out := r.permute(v, perm)
+	out := ordered(v, perm)
 	for _, t := range []*tensor{x, y, z, v} {
 		r.release(t)
 	}

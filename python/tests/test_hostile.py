@@ -195,7 +195,15 @@ def test_hostile_recordings_are_answered_or_refused_in_a_line(program: Path, tmp
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"n_layer": 10**9}, "num_hidden_layers of the configuration is 1000000000"),
+        ({"n_layer": 10**9}, "n_layer is 1000000000, wanted 10000 at most"),
+        ({"num_labels": 10**500}, "num_labels is 1000000"),
+        (
+            {"text_config": {"model_type": "qwen3", "num_hidden_layers": 10**12}},
+            "num_hidden_layers is 1000000000000, wanted",
+        ),
+        ({"attn_implementation": "some/kernel"}, "names code of its own"),
+        ({"vision_config": {"_attn_implementation": {"": "some/kernel"}}}, "names code of its own"),
+        ({"model_type": "\x1b]0;title\x07\u202e"}, r"\\x1b\]0;title\\x07\\u202e"),
         ({"n_layer": -1}, "num_hidden_layers of the configuration is -1"),
         ({"n_embd": 10**15}, "makes no model"),
         ({"n_embd": "many"}, "expected int, got str"),
@@ -215,4 +223,5 @@ def test_hostile_configurations_are_refused_in_a_line(tmp_path: Path, said: dict
     with pytest.raises(ValueError, match=why) as refused:
         from_config(tmp_path, seq=16)
     assert "\n" not in str(refused.value)
+    assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 600
