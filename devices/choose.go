@@ -129,10 +129,10 @@ func (e *NoFit) Error() string {
 // gives the same answer every time.
 func Choose(ds []Device, r Request) ([]Device, error) {
 	need := r.need()
-	offered, rejected := Offered(ds, r)
+	free, rejected := offered(ds, r)
 	fail := &NoFit{Need: need, Wanted: r.count(), Rejected: rejected}
 	var fit []Device
-	for _, d := range offered {
+	for _, d := range free {
 		available := d.Available()
 		if available < need {
 			fail.Rejected = append(fail.Rejected, Rejection{d, fmt.Sprintf("has %s available", FormatBytes(available)), false})
@@ -155,9 +155,9 @@ func Choose(ds []Device, r Request) ([]Device, error) {
 	return fit[:min(max(fail.Wanted, r.AtMost), len(fit))], nil
 }
 
-// Offered splits the devices into those that the request may take now, however little memory they have available, and
+// offered splits the devices into those that the request may take now, however little memory they have available, and
 // the others with the reason.
-func Offered(ds []Device, r Request) (ok []Device, no []Rejection) {
+func offered(ds []Device, r Request) (ok []Device, no []Rejection) {
 	candidates, no := r.eligible(ds)
 	for _, d := range candidates {
 		if why := r.blocked(&d); why != "" {

@@ -53,7 +53,7 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if err := c.out.check(in, measured); err != nil {
 		return err
 	}
-	r, err := c.settings.answer(e, cmd.CommandPath(), in, &questions{compared: true})
+	r, err := c.settings.estimate(e, cmd.CommandPath(), in)
 	if err != nil {
 		return err
 	}

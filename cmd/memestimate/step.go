@@ -140,7 +140,6 @@ type questions struct {
 
 	snapshot string // where to write the run
 	record   bool   // keep the allocator's trace
-	compared bool   // it is compared, event by event
 
 	look  look
 	short bool      // the answer is for a terminal
