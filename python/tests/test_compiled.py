@@ -103,7 +103,9 @@ def test_what_inductor_decides_by_timing_is_decided_by_a_rule(tmp_path: Path) ->
 
 def test_graph_breaks_inference_and_blocks(tmp_path: Path) -> None:
     torch._dynamo.reset()
+    told: list[str] = []
     with memestimate.record(tmp_path / "a.mrec") as recorder:
+        recorder.tell = told.append
         model = nn.Sequential(Block(), Block()).cuda()
         for block in model:
             block.compile()
@@ -124,7 +126,45 @@ def test_graph_breaks_inference_and_blocks(tmp_path: Path) -> None:
     assert not [text for code, text in recorder.notes if code == "eager"]
     found = Recording(tmp_path / "a.mrec")
     assert any("sin" in name for name in kernels(found))
+    assert told[0] == "compiling Block.forward (1), after 0 kernels"
+    assert any(text.startswith("compiling Block.forward, backward (1), after ") for text in told)
     assert {"0.up", "1.up"} <= {name for _, name, _ in found.tables["module"]}
+
+
+def test_a_step_that_asks_for_the_class_of_fake_tensors_is_compiled_once(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        fake = isinstance(x, torch._subclasses.FakeTensor)  # as transformers does in each forward pass
+        return x.cos() if fake else x.sin()
+
+    torch._dynamo.reset()
+    told: list[str] = []
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        recorder.tell = told.append
+        run = torch.compile(function)
+        for _ in range(2):
+            run(torch.zeros(8, device="cuda"))
+    assert [text.rpartition(".")[2] for text in told] == ["function (1), after 0 kernels"]
+    assert len(kernels(Recording(tmp_path / "a.mrec"))) == 2
+
+
+def test_a_backward_pass_that_is_not_compiled_runs_eagerly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor.graph import GraphLowering
+
+    lower = GraphLowering.run
+
+    def failing(graph: GraphLowering, *args: object) -> object:
+        if graph.is_backward:
+            raise RuntimeError("nothing lowers this")
+        return lower(graph, *args)
+
+    monkeypatch.setattr(GraphLowering, "run", failing)
+    found, notes = recorded(tmp_path / "a.mrec", torch.compile, steps=1)
+    (text,) = [text for code, text in notes if code == "eager"]
+    assert text.startswith("recorded eagerly in part, not compiled: ")
+    assert "nothing lowers this" in text
+    assert kernels(found), "the forward pass is compiled"
+    assert len([1 for call in found.calls() if call[0] in ("mm", "addmm")]) == 4 + 8
+    assert {str(e[-1]) for e in found.of("is") if e[1] == "gradient"} >= {"0.up.weight", "1.down.bias"}
 
 
 def test_the_process_compiles_for_its_own_device_afterwards(tmp_path: Path) -> None:

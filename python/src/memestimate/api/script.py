@@ -76,6 +76,8 @@ def record(asked: argparse.Namespace) -> int:
     recorder.keep(Messages(recorder, find, others.wanted, others.folder if others.wanted else None))
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, "" if asked.module else str(Path(asked.script).resolve().parent))
+    if change is None and others.wanted is None:
+        recorder.tell = _say
     recorder.start()
     if change is not None:
         _changed(recorder, asked, output)
@@ -112,6 +114,10 @@ def record(asked: argparse.Namespace) -> int:
 
 
 _TERMINATED = 143  # as shells have it of SIGTERM
+
+
+def _say(text: str) -> None:
+    print(f"memestimate: {text}", file=sys.stderr, flush=True)
 
 
 def _behind(recorder: Recorder, error: BaseException) -> None:

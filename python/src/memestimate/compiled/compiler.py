@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType
@@ -18,11 +20,12 @@ from torch import fx, nn
 
 from ..core.frames import WRAPPERS
 from ..core.session import Session
-from . import graphs, kernels, machine, older
+from . import bodies, graphs, kernels, machine, older
 from .places import Places
 from .timing import Timing
 
 _OLDEST = (2, 10)  # of PyTorch, whose compiler is known
+_SHORT = (2, 11)  # whose kernels' text is known to be left out without changing memory
 _REFAKES = (2, 11)  # from which on `older` has nothing to do
 _SETTINGS = {
     "force_disable_caches": True,
@@ -51,6 +54,9 @@ class Compiler:
         self._patches = session.patches
         self._places = Places(session)
         self.left_out: set[Any] = set()  # backends for which something was to be compiled and is not
+        self._frame = ""  # what Dynamo compiles
+        self._graphs: Counter[str] = Counter()  # how many were compiled of each frame and pass
+        self._kernels: list[str] = []  # of Triton, that were made so far
         self._ready = False
         self._why = "" if wanted else "asked for by --no-compile"  # why nothing is compiled
 
@@ -78,9 +84,13 @@ class Compiler:
         self._patches.later(dynamo.reset)  # what was compiled is for the pretended GPU, and what failed stays skipped
         self._patches.later(_forget)
         _forget()
+        if _version() == _SHORT:
+            bodies.install(self._patches)
         timing = Timing(self._session)
         timing.keep(self._patches)
-        kernels.install(self._session, timing)
+        kernels.install(self._session, timing, self._kernels)
+        # Dynamo would warn of the recorder's own hooks.
+        self._patches.set(nn.modules.module, "_has_any_global_hook", lambda: False)
         self._fold()
         self._unguard()
         self._initialize_optimizers()
@@ -93,6 +103,7 @@ class Compiler:
         make = compile_fx.fx_codegen_and_compile
 
         def made(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+            self._tell(bool(kwargs.get("is_backward")))
             with self._compiling():
                 return make(gm, *args, **kwargs)
 
@@ -110,6 +121,12 @@ class Compiler:
 
         self._patches.set(compile_fx, "_compile_fx_inner", compiled)
         return True
+
+    def _tell(self, backward: bool) -> None:
+        """Say what is being compiled, which may take a minute."""
+        what = f"{self._frame}, backward" if backward else self._frame
+        self._graphs[what] += 1
+        self._session.tell(f"compiling {what} ({self._graphs[what]}), after {len(self._kernels)} kernels")
 
     def _failed(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}".partition("\n\nSet TORCH")[0].replace("\n", " ")
@@ -177,6 +194,7 @@ class Compiler:
             if not self.begin() or code in hooks:  # a hook of the recorder's own, which runs before the module's frame
                 return _eagerly()
             try:
+                self._frame = code.co_qualname if hasattr(code, "co_qualname") else code.co_name  # 3.11
                 with self._compiling():
                     return convert(code, *args, **kwargs)
             except (exc.BackendCompilerFailed, exc.InternalTorchDynamoError) as error:
@@ -205,7 +223,10 @@ class Compiler:
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
-        """What the recorder has in place for programs stands aside."""
+        """What the recorder has in place for programs stands aside, and so does the collector of cycles.
+
+        The compiler's many objects live until it is done; Dynamo collects then, with a GPU too.
+        """
         phases = self._session.phases
         if phases.compiling:
             yield
@@ -215,6 +236,8 @@ class Compiler:
         subclasses: Any = torch._subclasses
         kind = subclasses.FakeTensor
         phases.compiling += 1
+        collects = gc.isenabled()
+        gc.disable()
         for found, _ in held:
             found.clear()
         subclasses.FakeTensor = subclasses.fake_tensor.FakeTensor
@@ -225,6 +248,8 @@ class Compiler:
             for found, before in held:
                 found.update(before)
             phases.compiling -= 1
+            if collects:
+                gc.enable()
 
 
 def install(session: Session) -> None:

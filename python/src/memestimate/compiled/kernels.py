@@ -53,8 +53,11 @@ class Kernel:
                     clones.append(torch.empty_like(args[i]))
 
 
-def install(session: Session, timing: Timing) -> None:
-    """Let the wrappers that are written from now on allocate and launch on the pretended GPU."""
+def install(session: Session, timing: Timing, made: list[str]) -> None:
+    """Let the wrappers that are written from now on allocate and launch on the pretended GPU.
+
+    `made` gets the names of the kernels.
+    """
     async_compile: Any = importlib.import_module("torch._inductor.async_compile")
     guards: Any = torch._C._dynamo.guards
 
@@ -76,6 +79,7 @@ def install(session: Session, timing: Timing) -> None:
     load = async_compile._load_triton_kernel_from_source
 
     def triton(compiler: Any, name: str, source: str, device_str: str = "cuda") -> Kernel:
+        made.append(name)
         return Kernel(name, load(name, source), session, timing)
 
     # The driver is set already; this would look for the real one.

@@ -57,6 +57,7 @@ class Recording:
     patches: Patches = field(default_factory=Patches)
     pinned: Pinned = field(default_factory=Pinned)
     notes: list[tuple[str, str]] = field(default_factory=list)
+    tell: Callable[[str], object] = field(init=False)
     quiet: bool = False
     seen: list[str] | None = None
     calls: int = 0
@@ -78,6 +79,7 @@ class Recording:
 
     def __post_init__(self) -> None:
         self.alone = self.by_host or self.gpus > 1
+        self.tell = str  # nobody waits
         self.streams = [0] * self.gpus
         self.storages = Storages(self.writer, self.gpus)
         self.alike = Alike(self.writer, self.storages)

@@ -103,6 +103,9 @@ class Session(Protocol):
     def launch(self, name: str, given: Sequence[torch.Tensor], changed: Sequence[torch.Tensor]) -> None:
         """Write a launch of a kernel that is no operator, and forget what is known of the tensors that it changes."""
 
+    def tell(self, text: str, /) -> object:
+        """Say to who waits what is being done."""
+
     def note(self, code: str, text: str) -> None:
         """Write down an assumption, once for each text."""
 
