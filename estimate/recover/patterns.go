@@ -24,6 +24,7 @@ var patterns = []pattern{
 	{"RNN", matchRNN("rnn")},
 	{"Loop", matchBags},
 	{"SplitToSequence", matchSplitSequence},
+	{"SequenceInsert", matchTensorSplit},
 	{"Concat", matchRoll},
 	{"Concat", matchComplexMul},
 	{"GatherND", matchIndex},

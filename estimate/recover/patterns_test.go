@@ -191,7 +191,9 @@ func TestParts(t *testing.T) {
 	end := int64(math.MaxInt64)
 	ints := []onnx.Tensor{onnx.Int64s("0", 0), onnx.Int64s("4", 4), onnx.Int64s("8", 8), onnx.Int64s("5", 5),
 		onnx.Int64s("end", end), onnx.Int64s("axis", 2), onnx.Int64s("size", 3).Scalar(),
-		onnx.Int64s("i0", 0).Scalar(), onnx.Int64s("i1", 1).Scalar(), onnx.Int64s("i2", 2).Scalar()}
+		onnx.Int64s("i0", 0).Scalar(), onnx.Int64s("i1", 1).Scalar(), onnx.Int64s("i2", 2).Scalar(), onnx.Int64s("fives", 2,
+			4, 5), onnx.Int64s("threes", 2, 4, 3)}
+	yes := onnx.Tensor{Name: "yes", DType: onnxload.Bool, Raw: []byte{1}}
 	parts := func(mid, end string) []onnx.Node {
 		return []onnx.Node{onnx.Op("Slice", "x 0 4 axis", "a"), onnx.Op("Slice", "x "+mid+" "+end+" axis", "b"),
 			onnx.Op("Concat", "b a", "y", onnx.A("axis", 2))}
@@ -208,6 +210,15 @@ func TestParts(t *testing.T) {
 			onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i0", "a"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("SequenceAt",
 			"s i2", "c"),
 			onnx.Op("Concat", "c b a", "y", onnx.A("axis", 2))}, want: []string{"split(x)", "cat(c, b, a)"}},
+		{name: "tensor_split", inits: append(ints, yes), nodes: []onnx.Node{onnx.Op("SequenceEmpty", "", "e"),
+			onnx.Op("Loop", "i1 yes e", "l", onnx.A("body", onnx.Graph{
+				In:  []onnx.Value{onnx.Val("trip", onnxload.Int64), onnx.Val("go", onnxload.Bool), {Name: "had"}},
+				Out: []onnx.Value{onnx.Val("on", onnxload.Bool), {Name: "has"}}, Nodes: []onnx.Node{onnx.Op("Identity", "go", "on"),
+					onnx.Op("Slice", "x 0 5 axis", "first"), onnx.Op("SequenceInsert", "had first", "has")}})),
+			onnx.Op("Slice", "x 5 8 axis", "last"), onnx.Op("SequenceInsert", "l last", "s"), onnx.Op("SequenceAt", "s i0",
+				"a"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("Reshape", "a fives", "af"), onnx.Op("Reshape", "b threes", "bt"),
+			onnx.Op("Concat", "bt af", "y",
+				onnx.A("axis", 2))}, want: []string{"slice(x)", "slice(x)", "reshape(a)", "reshape(b)", "cat(bt, af)"}},
 		{name: "a list stacked", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
 			onnx.Op("SequenceConstruct", "x a", "s"),
 			onnx.Op("ConcatFromSequence", "s", "y", onnx.A("axis", 0), onnx.A("new_axis", 1))},
