@@ -1,6 +1,11 @@
   const $ = id => document.getElementById(id);
   const data = JSON.parse($('data').textContent);
   const root = document.documentElement;
+  // The page that shows this one in a frame makes room for all of it.
+  if (parent !== window) {
+    const tell = () => parent.postMessage({ memestimateHeight: document.body.offsetHeight }, '*');
+    new ResizeObserver(tell).observe(document.body);
+  }
 
   // Words
 

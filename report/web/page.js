@@ -2,7 +2,8 @@
 (() => {
   const $ = id => document.getElementById(id);
   const patience = 20000; // milliseconds that a file may take
-  const controls = ['batch', 'precision', 'optimizer', 'mode', 'gpu', 'dim'];
+  const controls = ['batch', 'precision', 'mode', 'optimizer', 'checkpoint', 'adapters', 'rank', 'targets', 'dim', 'gpu', 'budget', 'question'];
+  const known = JSON.parse($('configurations').textContent);
   let module, worker, waiting, serial = 0, dropped = null, turn = 0;
 
   // Unpacks the program: base64 of xz, which page.js gets a decoder for, or of gzip, which browsers know.
@@ -57,165 +58,220 @@
     queue = queue.then(async () => {
       if (!worker) await start();
       return new Promise(resolve => {
-        const id = ++serial;
-        waiting = { id, resolve, timer: setTimeout(() => lost('no answer in ' + patience / 1000 + ' seconds'), patience) };
+        const id = ++serial, limit = args.includes('--ways') || args[0] === 'fit' ? 6 * patience : patience;
+        waiting = { id, resolve, timer: setTimeout(() => lost('no answer in ' + limit / 1000 + ' seconds'), limit) };
         worker.postMessage({ id, args, bytes, name, first });
       });
     });
     return queue;
   }
 
-  function flags(kind) {
-    const out = [];
-    if ($('gpu').value) out.push('--gpu', $('gpu').value);
-    if (kind === 'recording') return out;
-    if (kind !== 'fixed' && $('batch').value) out.push('--batch', $('batch').value);
+  const words = id => $(id).value.split(/[\s,]+/).filter(Boolean);
+
+  // Flags about the run, as the command line has them; none for a batch of 0.
+  function runs(batch) {
+    const out = batch > 0 ? ['--batch', String(batch)] : [];
     if ($('precision').value !== 'fp32') out.push('--precision', $('precision').value);
     if ($('mode').value === 'infer') out.push('--mode', 'infer');
-    else if ($('optimizer').value !== 'adamw') out.push('--optimizer', $('optimizer').value);
-    for (const d of $('dim').value.split(/[\s,]+/).filter(Boolean)) out.push('--dim', d);
+    else {
+      if ($('optimizer').value !== 'adamw') out.push('--optimizer', $('optimizer').value);
+      if ($('checkpoint').checked) out.push('--checkpoint', 'blocks');
+      if ($('adapters').value) out.push('--lora', 'r=' + $('rank').value + ($('adapters').value === 'qlora' ? ',base=nf4' : '') + ',targets=' + $('targets').value.trim());
+    }
+    for (const d of words('dim')) out.push('--dim', d);
     return out;
   }
 
+  // What the run is held against.
+  const limits = budget => [...($('gpu').value ? ['--gpu', $('gpu').value] : []), ...($('budget').value.trim() ? [budget, $('budget').value.trim()] : [])];
+
+  // The question about a run, as a command line.
+  function command(model, kind, batch) {
+    if (kind === 'recording') return [model, ...limits('--budget')];
+    const ways = $('question').value === 'ways' && $('mode').value === 'train' ? ['--ways'] : [];
+    return [model, ...runs(kind === 'fixed' ? 0 : batch), ...limits('--budget'), ...ways];
+  }
+
+  // Finds the largest batch that is safe, or else fits; 0 where the model has its own, or none fits.
+  async function largest({ model, bytes, name }) {
+    if (!limits('').length) return { batch: 0, said: 'Choose a GPU or a budget that the batch shall fit.' };
+    const out = await run(['fit', model, ...runs(0), ...limits('--memory'), '--format', 'json'], bytes, name);
+    if (out.code > 1) return { batch: 0, said: sentence(out.stderr) };
+    const { batch, safe_batch: safe } = JSON.parse(out.stdout);
+    return { batch: safe || batch, said: batch === 0 ? 'No batch fits.' : 'Batch ' + batch + ' is the largest that fits, ' + (safe || 'none') + ' the largest that is safe.' };
+  }
+
+  // The command that has PyTorch record a model of the Hugging Face hub.
+  function recorded(model) {
+    const out = ['memestimate', model], rank = $('rank').value, sequence = words('dim').map(d => /^seq\w*=(\d+)$/.exec(d)).find(Boolean);
+    if ($('batch').value > 1) out.push('--batch', $('batch').value);
+    if (sequence) out.push('--seq', sequence[1]);
+    if ($('precision').value !== 'bf16') out.push('--precision', $('precision').value);
+    if ($('mode').value === 'infer') out.push('--mode', 'infer');
+    else {
+      if ($('adapters').value) out.push('--' + $('adapters').value, rank);
+      if ($('optimizer').value !== 'adamw') out.push('--optimizer', $('optimizer').value);
+      if ($('checkpoint').checked && $('adapters').value !== 'qlora') out.push('--checkpoint');
+    }
+    if ($('gpu').value || $('budget').value) out.push('--gpu', $('budget').value.replace(/\s/g, '') || $('gpu').value);
+    const needs = ['torch', 'transformers', ...($('adapters').value ? ['peft'] : []), ...($('adapters').value === 'qlora' ? ['bitsandbytes'] : [])];
+    return 'pip install memestimate ' + needs.join(' ') + '\n' + out.map(quote).join(' ');
+  }
+  const quote = word => /^[\w./:=@%+,-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'";
+
   // What the program says, with the file's name in place of the standard input's.
-  function say(text) {
-    const name = dropped.name;
-    $('status').textContent = text.replace(/^memestimate: (hint: )?(-: )?/gm, (_, hint, file) => file ? name + ': ' : hint ? 'Hint: ' : '').replaceAll('memestimate - ', '').trim();
+  function sentence(text) {
+    try { text = 'memestimate: ' + JSON.parse(text).error; } catch { /* as it is, in text */ }
+    return text.replace(/^memestimate: (hint: )?(-: )?/gm, (_, hint, file) => file ? dropped.name + ': ' : hint ? 'Hint: ' : '').replaceAll('memestimate - ', '').trim();
   }
 
   // Asks about what was dropped. A later question makes the answer to an earlier one void.
   async function ask() {
     if (!dropped) return;
-    const mine = ++turn, { bytes, name, model } = dropped, began = performance.now();
+    const mine = ++turn, { bytes, name, model, config } = dropped, began = performance.now();
+    $('recorded').hidden = !config;
+    if (config) {
+      show('');
+      $('step').disabled = false;
+      $('command').textContent = recorded(model);
+      $('status').textContent = name + ' has ' + config.parameters.toLocaleString('en-US') + ' parameters.';
+      return finish(mine, 'configuration');
+    }
     $('status').textContent = 'Estimating ' + name + ' ...';
     let kind = '', out;
-    const attempt = (extra, first) => run([model, ...flags(kind), '--color', 'always', ...extra], bytes, name, first);
-    out = await attempt([], true);
-    if (out.code === 2 && out.stderr.includes('is a recording')) { kind = 'recording'; out = await attempt([], true); }
+    let batch = $('batch').value, found = '';
+    if ($('question').value === 'fit') {
+      const fitting = await largest(dropped);
+      if (mine !== turn) return;
+      found = ' ' + fitting.said;
+      batch = fitting.batch || batch;
+    }
+    const attempt = first => run([...command(model, kind, batch), '--format', 'html'], bytes, name, first);
+    out = await attempt(true);
+    if (out.code === 2 && out.stderr.includes('is a recording')) { kind = 'recording'; out = await attempt(true); }
     if (out.code === 2 && /^memestimate: \S+: --batch: /.test(out.stderr) && kind === '') {
       kind = 'fixed';
-      const again = await attempt([], true);
+      const again = await attempt(true);
       if (again.code < 2) out = again;
     }
     if (mine !== turn) return;
     if (out.code === 3 && model === '-' && /snapshot|gzip file|zip archive|pickle/i.test(out.stderr)) {
       const drawn = await run(['snapshot', 'html', '-'], bytes, name);
-      const shown = drawn.code === 0 ? await run(['snapshot', 'show', '-'], bytes, name) : drawn;
       if (mine !== turn) return;
-      if (drawn.code === 0 && shown.code === 0) {
-        show(shown.stdout, '', drawn.stdout);
-        document.documentElement.dataset.ms = String(Math.round(performance.now() - began));
-        return finish(began, name, 'snapshot');
-      }
-      if (/snapshot/i.test(out.stderr)) out = drawn;
+      if (drawn.code === 0) { kind = 'snapshot'; out = drawn; }
+      else if (/snapshot/i.test(out.stderr)) out = drawn;
     }
+    $('step').disabled = kind === 'recording' || kind === 'snapshot'; // which have their run
     if (out.code > 1 || !out.stdout) {
-      show('', '', '');
-      say(out.stderr || 'memestimate: exit code ' + out.code);
-      document.documentElement.dataset.done = String(mine);
-      return;
+      show('');
+      $('status').textContent = sentence(out.stderr || 'memestimate: exit code ' + out.code);
+      return finish(mine, '');
     }
-    show(out.stdout, '', '');
-    document.documentElement.dataset.ms = String(Math.round(performance.now() - began));
+    show(out.stdout);
+    const taken = Math.round(performance.now() - began);
+    document.documentElement.dataset.ms = String(taken);
     document.documentElement.dataset.inside = String(Math.round(out.ms)); // of these, in the program
-    const weighed = await attempt([]); // the same, with what its guesses weigh
-    if (mine !== turn) return;
-    if (weighed.code < 2 && weighed.stdout !== out.stdout) { out = weighed; show(out.stdout, '', ''); }
-    const drawn = await attempt(['--format', 'html']);
-    if (mine !== turn) return;
-    show(out.stdout, '', drawn.code < 2 ? drawn.stdout : '');
-    finish(began, name, kind || 'model');
-    if ($('gpu').value && kind === '') {
-      const fit = await run(['fit', model, ...flags('fixed'), '--color', 'always'], bytes, name);
-      if (mine === turn && fit.code < 2) { paint($('fit'), fit.stdout); $('fit').hidden = false; }
+    if (kind === '' || kind === 'fixed') {
+      const weighed = await attempt(false); // the same, with what its guesses weigh
+      if (mine !== turn) return;
+      if (weighed.code < 2 && weighed.stdout !== out.stdout) show(weighed.stdout);
     }
+    $('status').textContent = name + ': answered in ' + taken + ' ms.' + found + ($('step').disabled ? ' Its settings are those that it ran with.' : '');
+    finish(mine, kind || 'model');
   }
 
-  function finish(began, name, kind) {
-    $('status').textContent = name + ': answered in ' + Math.round(performance.now() - began) + ' ms.';
+  function finish(mine, kind) {
     document.documentElement.dataset.kind = kind;
-    document.documentElement.dataset.done = String(turn);
+    document.documentElement.dataset.done = String(mine);
   }
 
-  function show(answer, fit, picture) {
-    for (const [id, text] of [['answer', answer], ['fit', fit]]) {
-      paint($(id), text.replace(/\n(\x1b\[1m)?next(\x1b\[0m)? .*(\n .*)*\n?$/, '\n'));
-      $(id).hidden = text === '';
-    }
-    $('picture').hidden = picture === '';
-    if (picture !== '') $('picture').srcdoc = picture;
+  // Shows a report in the frame, which says how high it is.
+  function show(report) {
+    $('picture').hidden = report === '';
+    if (report !== '') $('picture').srcdoc = report;
     else $('picture').removeAttribute('srcdoc');
   }
-
-  // Shows a text with the colours that a terminal would give it: each is a class.
-  function paint(element, text) {
-    element.textContent = '';
-    let style = '';
-    for (const [i, part] of text.split(/\x1b\[([\d;]*)m/).entries()) {
-      if (i % 2) { style = part === '0' ? '' : part; continue; }
-      if (!style) { element.append(part); continue; }
-      const span = document.createElement('span');
-      span.className = style.split(';').map(n => 'c' + n).join(' ');
-      span.textContent = part;
-      element.append(span);
-    }
-  }
+  addEventListener('message', ({ source, data }) => {
+    const height = data && data.memestimateHeight;
+    if (source === $('picture').contentWindow && height > 0) $('picture').style.height = Math.min(height + 2, 50000) + 'px';
+  });
 
   async function take(file) {
     if (!file) return;
     if (file.size > 1 << 30) {
       dropped = { name: file.name };
-      say('memestimate: ' + file.name + ' has more than 1 GiB: the graph without weights is enough (scripts/strip_weights.py)');
+      $('status').textContent = file.name + ' has more than 1 GiB: the graph without weights is enough (scripts/strip_weights.py)';
       return;
     }
     dropped = { name: file.name, bytes: new Uint8Array(await file.arrayBuffer()), model: '-' };
-    $('builtin').value = '';
+    $('model').value = '';
+    remember();
     ask();
   }
 
-  // A link holds the settings.
+  // The address holds the question.
+  const worth = e => e.type === 'checkbox' ? (e.checked ? 'on' : '') : e.value;
   function remember() {
     const p = new URLSearchParams();
-    for (const id of controls) if ($(id).value && $(id).value !== $(id).dataset.first) p.set(id, $(id).value);
-    if ($('builtin').value) p.set('model', $('builtin').value);
+    for (const id of controls) if (worth($(id)) !== $(id).dataset.first) p.set(id, worth($(id)));
+    if ($('model').value) p.set('model', $('model').value);
     history.replaceState(null, '', '#' + p);
   }
   function recall() {
     const p = new URLSearchParams(location.hash.slice(1));
     for (const id of controls) {
-      $(id).dataset.first = $(id).value;
-      if (p.has(id)) $(id).value = p.get(id);
+      const e = $(id);
+      e.dataset.first = worth(e);
+      if (!p.has(id)) continue;
+      if (e.type === 'checkbox') e.checked = p.get(id) === 'on';
+      else if (e.tagName !== 'SELECT' || [...e.options].some(o => o.value === p.get(id))) e.value = p.get(id);
     }
     return p.get('model');
+  }
+
+  // Shows the controls that matter.
+  function matter() {
+    for (const e of document.querySelectorAll('.train')) e.hidden = $('mode').value === 'infer';
+    for (const e of document.querySelectorAll('.lora')) e.hidden = $('mode').value === 'infer' || !$('adapters').value;
+    if (dropped && dropped.config) $('targets').parentElement.hidden = true; // which PEFT knows
   }
 
   async function begin() {
     module = await unpack();
     await start();
-    const known = JSON.parse((await run(['gpus', '--format', 'json'])).stdout);
-    for (const g of known.gpus) $('gpu').add(new Option(g.name.replace(/^NVIDIA (GeForce )?/, ''), g.id));
+    const gpus = JSON.parse((await run(['gpus', '--format', 'json'])).stdout);
+    for (const g of gpus.gpus) $('gpu').add(new Option(g.name.replace(/^NVIDIA (GeForce )?/, ''), g.id));
     const models = JSON.parse((await run(['models', '--format', 'json'])).stdout);
-    for (const m of models.models) $('builtin').add(new Option(m.name, m.name));
+    for (const m of models.models) $('built-in').append(new Option(m.name, m.name));
+    for (const m of known) $('known').append(new Option(m.name, m.name));
     const model = recall();
+    matter();
     $('status').textContent = 'Ready.';
-    for (const id of controls) $(id).addEventListener('change', () => { remember(); ask(); });
+    for (const id of controls) $(id).addEventListener('change', () => { matter(); remember(); ask(); });
     $('settings').addEventListener('submit', e => e.preventDefault());
     $('file').addEventListener('change', () => take($('file').files[0]));
     // The same file may be chosen again, exported anew: it is a change only to an input that has none.
     $('file').addEventListener('click', () => { $('file').value = ''; });
-    const builtin = () => {
-      if (!$('builtin').value) return;
-      dropped = { name: $('builtin').value, bytes: new Uint8Array(), model: $('builtin').value };
+    const choose = fresh => {
+      const name = $('model').value;
+      if (!name) return;
+      const config = known.find(m => m.name === name);
+      if (config && fresh && !(dropped && dropped.config)) { $('batch').value = 1; $('precision').value = 'bf16'; } // as they are trained
+      dropped = { name, bytes: new Uint8Array(), model: name, config };
+      matter();
       remember();
       ask();
     };
-    $('builtin').addEventListener('change', builtin);
-    for (const b of document.querySelectorAll('#drop button')) b.addEventListener('click', () => { $('builtin').value = b.value; builtin(); });
+    $('model').addEventListener('change', () => choose(true));
+    for (const b of document.querySelectorAll('#drop button')) b.addEventListener('click', () => { $('model').value = b.value; choose(true); });
+    $('copy').addEventListener('click', async () => {
+      await navigator.clipboard.writeText($('command').textContent).then(() => { $('copy').textContent = 'Copied'; }, () => getSelection().selectAllChildren($('command')));
+    });
     addEventListener('dragover', e => { e.preventDefault(); $('drop').classList.add('over'); });
     addEventListener('dragleave', () => $('drop').classList.remove('over'));
     addEventListener('drop', e => { e.preventDefault(); $('drop').classList.remove('over'); take(e.dataTransfer.files[0]); });
     document.documentElement.dataset.ready = 'yes';
-    if (model) { $('builtin').value = model; builtin(); }
+    if (model) { $('model').value = model; choose(false); }
   }
   window.memestimate = run; // for tests, and for the curious
   begin().catch(e => { $('status').textContent = 'This browser cannot run the program: ' + e.message; });

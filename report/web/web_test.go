@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -24,6 +25,7 @@ import (
 	"github.com/memestimate/memestimate/test/chromium"
 )
 
+// For people: go test -tags builds ./report/web -run Accessible -screenshots DIR.
 var screenshots = flag.String("screenshots", "", "the folder to write screenshots to")
 
 // A browser shows the page from disk.
@@ -91,9 +93,9 @@ func eval[T any](b *browser, js string) T {
 	return v
 }
 
-// drop drops a file on the page and waits for what it says, in ms milliseconds, some of them inside the program. The
+// drop drops a file on the page and waits for what it says and the report that it shows, in ms milliseconds, some of them inside the program. The
 // file comes through the browser's own input, and is handed on as the drag that it would be.
-func (b *browser) drop(path string) (status, answer string, ms, inside int) {
+func (b *browser) drop(path string) (status, report string, ms, inside int) {
 	b.t.Helper()
 	eval[bool](b, `delete document.documentElement.dataset.done`)
 	eval[string](b, `document.getElementById('file').value = ''`) // as a click does before a file is chosen
@@ -108,7 +110,7 @@ func (b *browser) drop(path string) (status, answer string, ms, inside int) {
 		drag.items.add(file);
 		dispatchEvent(new DragEvent('drop', { dataTransfer: drag }));
 		for (let k = 0; k < 6000 && (page.dataset.done === undefined || document.getElementById('status').textContent.startsWith('Estimating')); k++) await new Promise(r => setTimeout(r, 10));
-		const said = ['status', 'answer'].map(id => document.getElementById(id).textContent);
+		const said = [document.getElementById('status').textContent, document.getElementById('picture').srcdoc];
 		return [...said, page.dataset.ms, page.dataset.inside || ''];
 	})()`)
 	ms, _ = strconv.Atoi(out[2])
@@ -146,7 +148,8 @@ func TestModels(t *testing.T) {
 			t.Fatal(err)
 		}
 		status, answer, ms, inside := b.drop(path)
-		if !strings.Contains(status, "answered in") || !strings.Contains(answer, "torch.cuda.max_memory_allocated()") {
+		if !strings.Contains(status, "answered in") || !strings.Contains(answer, "torch.cuda.max_memory_allocated()") ||
+			!strings.Contains(answer, `id="plot"`) {
 			t.Errorf("%s: %s\n%s", name, status, answer)
 			continue
 		}
@@ -235,39 +238,163 @@ func (b *browser) same(args []string, path string) {
 	}
 }
 
-// Screenshots are for people: go test -tags builds ./report/web -run Screenshots -screenshots DIR.
-func TestScreenshots(t *testing.T) {
-	if *screenshots == "" {
-		t.Skip("-screenshots is not given")
+// set changes controls, as a person does, and waits for the answer. It returns what the page says and shows.
+func (b *browser) set(values map[string]string) (status, report string) {
+	b.t.Helper()
+	list, _ := json.Marshal(values)
+	out := eval[[]string](b, fmt.Sprintf(`(async values => {
+		const page = document.documentElement, picture = document.getElementById('picture');
+		for (const [id, value] of Object.entries(values)) {
+			const e = document.getElementById(id);
+			delete page.dataset.done;
+			if (e.type === 'checkbox') e.checked = value === 'on'; else e.value = value;
+			e.dispatchEvent(new Event('change'));
+			while (page.dataset.done === undefined) await new Promise(r => setTimeout(r, 10));
+		}
+		return [document.getElementById('status').textContent, picture.hidden ? '' : picture.srcdoc];
+	})(%s)`, list))
+	return out[0], out[1]
+}
+
+// Each control changes the question, and the address asks it again.
+func TestControls(t *testing.T) {
+	b := newBrowser(t)
+	for _, c := range []struct {
+		values map[string]string
+		status string // in what the page says
+		report string // and in the report
+	}{
+		{map[string]string{"model": "llama_160m"}, "answered in", "llama_160m, batch 8"},
+		{map[string]string{"dim": "sequence=64"}, "answered in", "sequence 64"},
+		{map[string]string{"adapters": "lora", "rank": "8"}, "answered in", "LoRA r=8,targets=q_proj|v_proj|query|value"},
+		{map[string]string{"adapters": "qlora"}, "answered in", "base=nf4"},
+		{map[string]string{"adapters": "", "checkpoint": "on"}, "answered in", "checkpoint"},
+		{map[string]string{"precision": "amp-bf16"}, "answered in", "amp-bf16"},
+		{map[string]string{"budget": "1GiB"}, "answered in", "Does not fit: "},
+		{map[string]string{"budget": "quite little"}, "quite little", ""},
+		{map[string]string{"budget": "", "gpu": "t4"}, "answered in", "Fits: "},
+		{map[string]string{"dim": "", "model": "resnet18"}, "answered in", "resnet18, batch 8"},
+		{map[string]string{"question": "ways"}, "answered in", "Ways to fit"},
+		{map[string]string{"question": "fit"}, "is the largest that fits, ", "resnet18, batch "},
+		{map[string]string{"gpu": ""}, "Choose a GPU or a budget", "resnet18, batch 8"},
+	} {
+		status, report := b.set(c.values)
+		if !strings.Contains(status, c.status) || !strings.Contains(report, c.report) || report == "" != (c.report == "") {
+			t.Errorf("%v: %s\n%.3000s", c.values, status, report)
+		}
+	}
+	address := eval[string](b, `location.href`)
+	if !strings.Contains(address, "model=resnet18") || !strings.Contains(address, "question=fit") ||
+		!strings.Contains(address, "checkpoint=on") {
+		t.Error(address)
+	}
+	_, want := b.set(map[string]string{"rank": "8"})
+	// a fragment alone loads no page
+	if err := chromedp.Do(b.ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(address),
+		chromedp.WaitReady("html[data-done]")); err != nil {
+		t.Fatal(err)
+	}
+	if got := eval[string](b, `document.getElementById('picture').srcdoc`); got != want {
+		t.Errorf("the address %s gives another answer: %d and %d bytes", address, len(got), len(want))
+	}
+}
+
+// A model that PyTorch must record gets the command that has it do so, as the controls say.
+func TestConfigurations(t *testing.T) {
+	b := newBrowser(t)
+	if n := eval[int](b, `document.querySelectorAll('#known option').length`); n < 50 {
+		t.Errorf("%d configurations, wanted 50", n)
+	}
+	const pip = "pip install memestimate torch transformers"
+	for _, c := range []struct {
+		values map[string]string
+		want   string
+	}{
+		{map[string]string{"model": "meta-llama/Llama-3.1-8B"}, pip + "\nmemestimate meta-llama/Llama-3.1-8B"},
+		{map[string]string{"adapters": "qlora", "gpu": "rtx-4090", "dim": "seq=2048"},
+			pip + " peft bitsandbytes\nmemestimate meta-llama/Llama-3.1-8B --seq 2048 --qlora 16 --gpu rtx-4090"},
+		{map[string]string{"adapters": "", "dim": "", "checkpoint": "on", "batch": "4", "budget": "24 GiB",
+			"optimizer": "sgd"},
+			pip + "\nmemestimate meta-llama/Llama-3.1-8B --batch 4 --optimizer sgd --checkpoint --gpu 24GiB"},
+		{map[string]string{"budget": "$(x)'; y"}, pip + "\nmemestimate meta-llama/Llama-3.1-8B --batch 4 --optimizer sgd " +
+			`--checkpoint --gpu '$(x)'\'';y'`},
+	} {
+		status, report := b.set(c.values)
+		if got := eval[string](b, `document.getElementById('command').textContent`); got != c.want || report != "" ||
+			!strings.Contains(status, "8,030,261,248 parameters") {
+			t.Errorf("%v: %s\n%s\nwanted\n%s", c.values, status, got, c.want)
+		}
+	}
+	if _, report := b.set(map[string]string{"budget": "", "model": "resnet18"}); !strings.Contains(report, "resnet18") {
+		t.Errorf("a built-in model after them: %.200s", report)
+	}
+}
+
+// axe-core finds nothing serious, nothing sticks out, and all is reached by the keyboard, whatever the width and the
+// colours.
+func TestAccessible(t *testing.T) {
+	axe, err := os.ReadFile("../page/testdata/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
 	}
 	b := newBrowser(t)
-	for _, size := range []int64{1200, 390} {
-		for _, scheme := range []string{"light", "dark"} {
-			if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(size, 2000)); err != nil {
-				t.Fatal(err)
-			}
-			eval[bool](b, fmt.Sprintf(`(document.documentElement.style.colorScheme = %q) !== ''`, scheme))
-			path, _ := filepath.Abs("../../snapshot/testdata/resnet50_seed.pickle.gz")
-			if size == 1200 {
-				data, err := models.Open("resnet50")
+	b.set(map[string]string{"model": "Qwen/Qwen3-8B"})
+	for name, values := range map[string]map[string]string{
+		"configuration": {"model": "Qwen/Qwen3-8B", "adapters": "lora"},
+		"answer":        {"adapters": "lora", "gpu": "t4", "model": "resnet18", "targets": "fc"},
+	} {
+		b.set(values)
+		for _, width := range []int64{1280, 390} {
+			for _, scheme := range []string{"light", "dark"} {
+				if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 5000)); err != nil { // high, for pictures of the frame
+					t.Fatal(err)
+				}
+				eval[bool](b, string(axe)+"; true")
+				found := eval[[]string](b, `axe.run({ iframes: false }).then(r => r.passes.length < 10 ? ["axe has tried " + `+
+					`r.passes.length + " rules"] : r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + `+
+					`n.html.slice(0, 200) + " " + n.failureSummary)))`)
+				for _, f := range found {
+					t.Errorf("%s, %d pixels, %s: %s", name, width, scheme, f)
+				}
+				if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > int(width) {
+					t.Errorf("%s is %d pixels wide, wanted %d", name, wide, width)
+				}
+				if *screenshots == "" {
+					continue
+				}
+				time.Sleep(time.Second) // the picture draws itself in its frame
+				png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 				if err != nil {
 					t.Fatal(err)
 				}
-				path = filepath.Join(b.dir, "resnet50.onnx")
-				if err := os.WriteFile(path, data, 0o666); err != nil {
+				file := filepath.Join(*screenshots, fmt.Sprintf("web-%s-%d-%s.png", name, width, scheme))
+				if err := os.WriteFile(file, png, 0o666); err != nil {
 					t.Fatal(err)
 				}
 			}
-			b.drop(path)
-			time.Sleep(time.Second) // the picture draws itself in its frame, which must be in sight
-			png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-			if err != nil {
-				t.Fatal(err)
-			}
-			name := filepath.Join(*screenshots, fmt.Sprintf("web-%d-%s.png", size, scheme))
-			if err := os.WriteFile(name, png, 0o666); err != nil {
-				t.Fatal(err)
-			}
+		}
+		high := eval[int](b, `document.getElementById('picture').offsetHeight`)
+		if name == "answer" && (high < 900 || high > 20_000) {
+			t.Errorf("the frame is %d pixels high: it makes no room for the report", high)
+		}
+	}
+	b.set(map[string]string{"model": "Qwen/Qwen3-8B"})
+	reached := map[string]bool{}
+	eval[bool](b, `document.activeElement.blur(); true`)
+	for range 30 {
+		if err := chromedp.Do(b.ctx, chromedp.KeyEvent("\t")); err != nil {
+			t.Fatal(err)
+		}
+		reached[eval[string](b, `document.activeElement.id`)] = true
+	}
+	for _, id := range []string{"file", "model", "batch", "precision", "checkpoint", "adapters", "rank", "gpu", "budget",
+		"question", "copy"} {
+		if !reached[id] {
+			t.Errorf("the key Tab does not reach %s", id)
 		}
 	}
 }

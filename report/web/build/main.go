@@ -9,11 +9,13 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -74,6 +76,10 @@ func build(out string) error {
 	if err != nil {
 		return err
 	}
+	known, err := configurations()
+	if err != nil {
+		return err
+	}
 	styles, scripts := page.Sources() // of the picture, which a frame shows
 	decoder := ""
 	if packing == "xz" {
@@ -93,6 +99,7 @@ func build(out string) error {
 		"Policy": fmt.Sprintf("default-src 'none'; script-src 'wasm-unsafe-eval' blob: %s %s; style-src %s %s; img-src "+
 			"data:; worker-src blob:; base-uri 'none'; form-action 'none'",
 			hash(files["page.js"]), scripts, hash(files["page.css"]), styles),
+		"Known": known,
 		"Style": files["page.css"], "Script": files["page.js"], "Worker": files["worker.js"], "Runtime": string(runtime),
 		"Program": base64.StdEncoding.EncodeToString(packed), "Packing": packing, "Decoder": decoder,
 	})
@@ -108,6 +115,35 @@ func build(out string) error {
 	fmt.Printf("%s: %.1f MB, the program in it %.2f MB (%s, of %.1f MB)\n", out, float64(b.Len())/1e6,
 		float64(len(packed))/1e6, packing, float64(len(program))/1e6)
 	return nil
+}
+
+// configurations returns the models of the Hugging Face hub that the Python package knows, as JSON: a name and its number
+// of parameters for each.
+func configurations() (string, error) {
+	data, err := os.ReadFile(filepath.Join("python", "src", "memestimate", "api", "known.json"))
+	if err != nil {
+		return "", err
+	}
+	var all []struct {
+		Names      []string
+		Parameters int64
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return "", fmt.Errorf("known.json: %w", err)
+	}
+	type model struct {
+		Name       string `json:"name"`
+		Parameters int64  `json:"parameters"`
+	}
+	var out []model
+	for _, m := range all {
+		out = append(out, model{m.Names[0], m.Parameters})
+	}
+	slices.SortFunc(out, func(a, b model) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	text, err := json.Marshal(out) // in which < is \u003c
+	return string(text), err
 }
 
 // compile builds the program as WebAssembly.
