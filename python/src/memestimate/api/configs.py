@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import hub, spelling, tuning
+from . import hub, spelling, tuned, tuning
 from .answer import Estimate
 from .ask import Mode, Precision
-from .recorder import record
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -97,13 +96,12 @@ def from_config(
         compile=compile,
         attention=attention,
     )
-    run = tuning.Run(hub.read(config), way, steps)
+    recordings = tuned.Recordings(hub.read(config), gpu or "h200", steps)
     folder: tempfile.TemporaryDirectory[str] | None = None
     if recording is None:
         folder = tempfile.TemporaryDirectory(prefix="memestimate-")
-        recording = Path(folder.name) / f"{type(run.model).__name__}.mrec"
-    with record(recording, gpu=gpu or "h200") as recorder:
-        run(recorder)
+        recording = Path(folder.name) / f"{type(recordings.config).__name__}.mrec"
+    recordings.make(way, Path(recording))
     answer = Estimate(recording, flags=("--gpu", gpu) if gpu else ())
     answer._folder = folder
     return answer

@@ -16,11 +16,12 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.recording import Enough
 from . import hub, spelling, tuning
-from .recorder import record
+from .tuned import Recordings
 
 _TRUE = ("true", "yes", "1")
 
@@ -33,9 +34,12 @@ def answer(question: Mapping[str, Any]) -> int:
     os.dup2(2, 1)  # what libraries print
     folders = sorted({os.path.abspath(f) for f in sys.path if f and os.path.isdir(f)} - {os.getcwd()})
     _tell(lines, {"folders": folders})
+    recordings: Recordings | None = None
     for i, run in enumerate(question["runs"]):
         try:
-            _record(question, run)
+            if recordings is None:
+                recordings = Recordings(hub.read(question["model"]), question.get("gpu") or "h200", question["steps"])
+            recordings.make(_way(run), Path(run["file"]))
             _tell(lines, {"run": i})
         except (Exception, Enough) as error:  # of any kind: what a configuration makes of a model is its own
             said = hub.line(error)
@@ -46,8 +50,8 @@ def answer(question: Mapping[str, Any]) -> int:
     return 0
 
 
-def _record(question: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    way = tuning.Way(
+def _way(run: Mapping[str, Any]) -> tuning.Way:
+    return tuning.Way(
         batch=run.get("batch") or 1,
         seq=run.get("seq") or None,
         precision=spelling.precision(run.get("precision") or "bf16"),
@@ -59,9 +63,6 @@ def _record(question: Mapping[str, Any], run: Mapping[str, Any]) -> None:
         compile=bool(run.get("compile")),
         attention=run.get("attention") or None,
     )
-    step = tuning.Run(hub.read(question["model"]), way, question["steps"])
-    with record(run["file"], gpu=question.get("gpu") or "h200") as recorder:
-        step(recorder)
 
 
 def _adapters(words: str) -> int | dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from . import spelling, tasks
+from . import layers, spelling, tasks
 from .hub import line
 
 if TYPE_CHECKING:
@@ -53,12 +53,14 @@ class Way:
 class Run:
     """A few steps of a model that is known by its configuration, to be called within a recording."""
 
-    def __init__(self, config: PretrainedConfig, way: Way, steps: int) -> None:
+    def __init__(
+        self, config: PretrainedConfig, way: Way, steps: int, cut: tuple[layers.Depth, int] | None = None
+    ) -> None:
         if steps < 1:
             raise ValueError(f"steps is {steps}: at least one is recorded")
         self.config, self.way, self.steps = config, way, steps
         self.optimizer = tuned_optimizer(way.optimizer)
-        self.model, self.task = build(config, way)
+        self.model, self.task = build(config, way, cut)
         try:
             self.inputs = tasks.inputs(config, self.task[0], way.batch, way.seq, way.mode == "train")
         except AttributeError as error:
@@ -116,8 +118,13 @@ class Run:
         return contextlib.nullcontext() if dtype is None else torch.autocast("cuda", dtype=dtype)
 
 
-def build(config: PretrainedConfig, way: Way) -> tuple[nn.Module, tuple[Any, str]]:
-    """Build the model on the meta device, without adapters, and say what it is for: see `tasks.find`."""
+def build(
+    config: PretrainedConfig, way: Way, cut: tuple[layers.Depth, int] | None = None
+) -> tuple[nn.Module, tuple[Any, str]]:
+    """Build the model on the meta device, without adapters, and say what it is for: see `tasks.find`.
+
+    Where `cut` says how its layers repeat, so many of them are left.
+    """
     _bounded(config)
     task = tasks.find(config)
     options: dict[str, Any] = {} if way.attention is None else {"attn_implementation": way.attention}
@@ -129,6 +136,8 @@ def build(config: PretrainedConfig, way: Way) -> tuple[nn.Module, tuple[Any, str
     try:
         with torch.device("meta"):
             model: nn.Module = task[0].from_config(config, trust_remote_code=False, **options)
+            if cut is not None:
+                layers.cut(model, *cut)
             if way.qlora is not None:
                 _quantize(model, _STORED.get(way.precision, torch.bfloat16))
     except (ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, RuntimeError, TypeError) as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import enum
+import functools
 import re
 import sys
 from pathlib import Path
@@ -74,7 +75,7 @@ class Kinds:
                 continue
             if _TORCH.isdisjoint(vars(module)):
                 continue
-            use = _use(_source(vars(module).get("__file__")))
+            use = _use_in(vars(module).get("__file__"))
             if use is Use.ASKS:
                 vars(module)[_NAME] = kind_of
             elif use is Use.OTHER:
@@ -108,6 +109,12 @@ def install(session: Session) -> None:
     """Take the function away when the recording ends."""
     kinds = session.part(Kinds)
     session.patches.later(kinds._remove)
+
+
+@functools.cache
+def _use_in(path: Any) -> Use:
+    """For what a file uses the name `type`, once for all recordings of a process."""
+    return _use(_source(path))
 
 
 def _source(path: Any) -> str:

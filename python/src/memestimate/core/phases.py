@@ -40,7 +40,7 @@ class Phases:
         self._known: dict[int, tuple[weakref.ref[nn.Module], int]] = {}  # by the same: how many parameters when named
         self._taken: set[str] = set()  # names of models
         self.parameters: dict[int, str] = {}  # names by id() of a parameter
-        self._places: dict[int, tuple[int, int]] = {}  # frame and module by sequence number
+        self._places: dict[tuple[bool, int], tuple[int, int]] = {}  # frame and module of nodes
         self._last = (-1, -1)
         self.backward_depth = 0
         self.backwards = 0  # passes that were asked for
@@ -85,9 +85,12 @@ class Phases:
             frame = self._session.frames.here()
             module = self._modules[-1] if self._modules else -1
             if node is None and torch.is_grad_enabled():
-                self._places.setdefault(torch._C._autograd._get_sequence_nr() - 1, (frame, module))
+                number = self.backward_depth > 0, torch._C._autograd._get_sequence_nr() - 1
+                self._places.setdefault(number, (frame, module))
             return frame, module, int(node is not None)
-        self._last = self._places.get(node._sequence_nr(), self._last)
+        # Autograd's threads count their nodes anew: those that a checkpoint makes there run in a backward within.
+        found = self._places.get((self.backward_depth > 1, node._sequence_nr()))
+        self._last = found or self._places.get((True, node._sequence_nr()), self._last)
         return *self._last, 1
 
     def after(self, out: Any) -> None:
