@@ -163,8 +163,12 @@ func explained(p *oom.Paste) *explainJSON {
 		r.Held = append(r.Held, shareJSON(h))
 	}
 	for _, a := range p.Advise(report.Size) {
+		joins := a.What == "expandable segments" && a.Helps != "no"
+		if joins && p.Old { // PyTorch has them since 2.1
+			a.What, a.Why = "max_split_size_mb", a.Why+"; better: PyTorch 2.1 or later and its expandable segments"
+		}
 		r.Advice = append(r.Advice, adviceJSON{a.What, a.Helps, said(a.Bytes), a.Why})
-		if a.What == "expandable segments" && a.Helps != "no" {
+		if joins {
 			if conf := "expandable_segments:True"; p.Old {
 				r.Next = append(r.Next, "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 python train.py")
 			} else {

@@ -46,6 +46,31 @@ func (v *batchValue) String() string {
 	return strconv.FormatInt(int64(*v), 10)
 }
 
+// A sizesValue is a list of sizes: 1024,2048.
+type sizesValue []int64
+
+func (v *sizesValue) Set(s string) error {
+	*v = nil
+	for word := range strings.SplitSeq(s, ",") {
+		n, err := size(word)
+		if err != nil {
+			return err
+		}
+		*v = append(*v, n)
+	}
+	return nil
+}
+
+func (v *sizesValue) Type() string { return "N" }
+
+func (v *sizesValue) String() string {
+	words := make([]string, len(*v))
+	for i, n := range *v {
+		words[i] = strconv.FormatInt(n, 10)
+	}
+	return strings.Join(words, ",")
+}
+
 // A dimsValue gathers the values of --dim.
 type dimsValue map[string]int64
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -192,7 +193,7 @@ func (s source) missing() error {
 	if hint := elsewhere(s.file); hint != "" {
 		return err.withHint("%s", hint)
 	}
-	if strings.ContainsAny(s.file, `/\`) || strings.HasSuffix(s.file, ".onnx") {
+	if strings.ContainsAny(s.file, `/\`) || slices.Contains(fileEndings, filepath.Ext(s.file)) {
 		return err
 	}
 	err = fail(exitInput, "%s: no such file, and no built-in model of that name", quoteArg(s.file))

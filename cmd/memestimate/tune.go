@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // A tuning is one way to train a model that is known by its configuration, as the Python package reads it.
@@ -87,12 +88,16 @@ func (t *tuning) method() string {
 	return "all parameters"
 }
 
+// bfloat reports whether the way computes in bf16.
+func (t *tuning) bfloat() bool { return t.Precision == "" || strings.HasSuffix(t.Precision, "bf16") }
+
 // A tuner is the command for a configuration.
 type tuner struct {
 	recorder
 	way     tuning
 	noCache bool
 	noWays  bool
+	seqs    []int64 // the first is that of way
 
 	gpus     int    // what is refused: more than one
 	parallel string // or how they would train
@@ -113,6 +118,7 @@ Without --lora or --qlora all parameters are trained. Below the answer other way
 recorded as well; --no-ways leaves them out. Answers are kept in ~/.cache/memestimate.`,
 		Example: `  memestimate meta-llama/Llama-3.1-8B --qlora 16 --seq 2048 --gpu rtx-4090
   memestimate Qwen/Qwen2.5-7B --lora r=16,targets=all-linear --batch 4
+  memestimate Qwen/Qwen2.5-7B --qlora 16 --seq 2048,1024,4096,8192 --gpu l4
   memestimate ./my-model/config.json --optimizer adamw8bit`,
 		Args:        exactly("MODEL"),
 		Annotations: map[string]string{recordsFirst: "a configuration"},
@@ -133,7 +139,8 @@ recorded as well; --no-ways leaves them out. Answers are kept in ~/.cache/memest
 func (t *tuner) flags(fs *pflag.FlagSet) {
 	w := &t.way
 	fs.VarP((*batchValue)(&w.Batch), "batch", "b", "sequences, or images, in a batch")
-	fs.Var((*batchValue)(&w.Seq), "seq", "tokens in a sequence; by default 2048, or as many as the model takes")
+	fs.Var((*sizesValue)(&t.seqs), "seq", "tokens in a sequence; by default 2048, or as many as the model takes.\n"+
+		"Of several, 2048,4096,8192, the others are in the table of ways")
 	fs.StringVar(&w.LoRA, "lora", "", "train adapters of this `RANK`, as PEFT's LoraConfig: 16, or\n"+
 		"r=16,targets=all-linear")
 	fs.StringVar(&w.QLoRA, "qlora", "", "the same beside weights of 4 bits: nf4 with double quantization")
@@ -162,6 +169,12 @@ func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word 
 	if t.way.LoRA != "" && t.way.QLoRA != "" {
 		return usagef("--lora and --qlora are two ways, want one of them")
 	}
+	if len(t.seqs) > 0 {
+		t.way.Seq = t.seqs[0]
+	}
+	if len(t.seqs) > 1 && !t.listsWays() {
+		return usagef("--seq: several are for the table of ways, which this answer has not; want one")
+	}
 	in := source{arg: word, name: t.way.of(word), made: true}
 	if t.settings.batch = t.way.Batch; t.way.Seq > 0 {
 		in.sizes = map[string]int64{"seq": t.way.Seq}
@@ -171,6 +184,10 @@ func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word 
 		return err
 	}
 	defer p.delete()
+	if g, err := gpu.Find(device); err == nil && !g.MemoryOnly && g.Capability.Major < 8 && t.way.bfloat() {
+		fmt.Fprintf(e.stderr, "memestimate: %s has no units for bf16, which PyTorch emulates, slowly; for fp16: --precision "+
+			"amp-fp16\n", g.Name)
+	}
 	work, err := os.MkdirTemp("", "memestimate-")
 	if err != nil {
 		return fail(exitOutput, "a temporary folder: %w", cause(err))
@@ -184,7 +201,7 @@ func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word 
 	}
 	ways := []tuning{t.way}
 	if t.listsWays() {
-		ways = append(ways, otherWays(t.way)...)
+		ways = append(ways, otherWays(t.way, t.seqs)...)
 	}
 	var table *waysTable
 	told := func(i int, file string) error {

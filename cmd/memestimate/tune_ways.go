@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
@@ -20,16 +21,22 @@ func (t *tuner) listsWays() bool {
 	return !t.noWays && t.way.Mode != "infer" && t.out.format == "text" && (t.out.file == "" || t.out.file == "-")
 }
 
-// otherWays are those that the table lists beside the way that was asked for: what is trained, and whether activations
-// are computed again. Of what was asked for they keep the rest.
-func otherWays(asked tuning) (out []tuning) {
+// otherWays are those that the table lists beside the way that was asked for: what is trained, whether activations are
+// computed again, and how long sequences are. Of what was asked for they keep the rest.
+func otherWays(asked tuning, seqs []int64) (out []tuning) {
 	rank := cmp.Or(asked.QLoRA, asked.LoRA, "16")
+	lengths := slices.Sorted(slices.Values(seqs))
+	if lengths = slices.Compact(lengths); len(lengths) == 0 {
+		lengths = []int64{asked.Seq}
+	}
 	for _, method := range []tuning{{QLoRA: rank}, {LoRA: rank}, {}} {
 		for _, again := range []bool{true, false} {
-			w := asked
-			w.LoRA, w.QLoRA, w.Checkpoint = method.LoRA, method.QLoRA, again
-			if w != asked {
-				out = append(out, w)
+			for _, n := range lengths {
+				w := asked
+				w.LoRA, w.QLoRA, w.Checkpoint, w.Seq = method.LoRA, method.QLoRA, again, n
+				if w != asked {
+					out = append(out, w)
+				}
 			}
 		}
 	}

@@ -143,10 +143,48 @@ def test_a_configuration_and_the_ways_to_train_it(door: Door) -> None:
     ]
     assert all(line.endswith("  yes") for line in table.splitlines()[1:]), table
     again = door(*words, PYTHONHOME="/nowhere")  # with which no Python starts
-    assert (again.stdout, again.stderr) == (done.stdout, "")
+    assert again.stdout == done.stdout
+    assert again.stderr == (
+        "memestimate: Tesla T4 has no units for bf16, which PyTorch emulates, slowly; for fp16: --precision amp-fp16\n"
+    )
     other = door("tiny/config.json", "--format", "json", "--qlora", "4", "--seq", "16", "--checkpoint")
     assert json.loads(other.stdout)["settings"]["dims"] == {"seq": 16}
     assert other.stderr == ""
+
+
+def test_the_ways_at_several_lengths(door: Door) -> None:
+    pytest.importorskip("transformers")
+    (door.folder / "tiny").mkdir()
+    (door.folder / "tiny" / "config.json").write_text(json.dumps({**TINY, "num_hidden_layers": 1}))
+    done = door("tiny", "--seq", "16,8", "--full=false")
+    assert done.returncode == 0, done.stderr
+    answer, _, table = done.stdout.partition("\n\nways to train it")
+    assert answer.startswith("tiny, batch 1, seq 16: ")
+    ways = [line[:40].strip() for line in table.splitlines()[1:]]
+    methods = ("QLoRA r=16", "LoRA r=16", "all parameters")
+    rows = [f"{m}, 1 x {n}{c}" for m in methods for c in (", checkpointing", "") for n in (8, 16)]
+    asked = "all parameters, 1 x 16"
+    assert ways == [asked, *(row for row in rows if row != asked)]
+    refused = door("tiny", "--seq", "16,8", "--no-ways")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("memestimate: --seq: several are for the table of ways")
+
+
+def test_python_gives_the_words_of_the_command(door: Door) -> None:
+    pytest.importorskip("peft")
+    (door.folder / "tiny").mkdir()
+    (door.folder / "tiny" / "config.json").write_text(json.dumps(TINY))
+    typed = door("tiny", "--lora", "4", "--seq", "16", "--gpu", "l4", "--full=false", "--no-ways")
+    asked = "print(memestimate.from_config('tiny', lora=4, seq=16, gpu='l4'))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import memestimate; {asked}"],
+        cwd=door.folder,
+        env={**os.environ, "MEMESTIMATE": str(door.program)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[0] == typed.stdout.splitlines()[0]
 
 
 def test_a_model_that_nobody_knows(door: Door) -> None:

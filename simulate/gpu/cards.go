@@ -2,9 +2,9 @@ package gpu
 
 // known lists the devices, the default one first. Multiprocessors and capability are from NVIDIA's data sheets,
 // architecture white papers and the CUDA programming guide. Memory is what CUDA reports, which is less than a card is
-// sold with by what the driver and ECC take: the H200's was read off the device; that of others is what PyTorch's
-// messages and torch.cuda.get_device_properties show in public logs, the least of several drivers, and for the newest
-// the share of the data sheet's size that others of their kind have.
+// sold with by what the driver and ECC take. The H200's was read off the device. Figures in bytes are what PyTorch's
+// messages and torch.cuda.get_device_properties show in public logs, the least of several drivers. Those by gib are no
+// readings: the data sheet's size, less the share that other cards of its kind lose, rounded down.
 var known = []Device{
 	device("h200", "NVIDIA H200", 150_109_880_320, Capability{9, 0}, 132).measured(),
 	device("h200-nvl", "NVIDIA H200 NVL", 150_109_880_320, Capability{9, 0}, 132),

@@ -100,8 +100,16 @@ def from_config(
     folder: tempfile.TemporaryDirectory[str] | None = None
     if recording is None:
         folder = tempfile.TemporaryDirectory(prefix="memestimate-")
-        recording = Path(folder.name) / f"{type(recordings.config).__name__}.mrec"
+        recording = Path(folder.name) / f"{way.of(_name(config))}.mrec"
     recordings.make(way, Path(recording))
     answer = Estimate(recording, flags=("--gpu", gpu) if gpu else ())
     answer._folder = folder
     return answer
+
+
+def _name(config: str | os.PathLike[str] | PretrainedConfig) -> str:
+    """What a model is called: the end of its name, or the folder of its configuration."""
+    if isinstance(config, (str, os.PathLike)):
+        path = Path(config)
+        return (path.resolve().parent if path.name == "config.json" else path).name or "model"
+    return Path(config.name_or_path or config.model_type).name

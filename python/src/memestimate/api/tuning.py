@@ -49,6 +49,14 @@ class Way:
         if self.batch < 1 or (self.seq is not None and self.seq < 1):
             raise ValueError(f"a batch of {self.batch} and {self.seq} tokens: both are 1 or more")
 
+    def of(self, model: str) -> str:
+        """What an answer calls a model that is trained in this way, as the command does."""
+        adapters = self.lora if self.qlora is None else self.qlora
+        if adapters is not None:
+            rank = adapters if isinstance(adapters, int) else adapters.get("r", 8)
+            model += f"+{'LoRA' if self.qlora is None else 'QLoRA'}-{rank}"
+        return model + ("+checkpointing" if self.checkpoint else "")
+
 
 class Run:
     """A few steps of a model that is known by its configuration, to be called within a recording."""
