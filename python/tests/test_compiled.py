@@ -169,6 +169,18 @@ def test_a_backward_pass_that_is_not_compiled_runs_eagerly(tmp_path: Path, monke
     assert {str(e[-1]) for e in found.of("is") if e[1] == "gradient"} >= {"0.up.weight", "0.down.bias"}
 
 
+def test_what_answers_for_an_operator_is_not_compiled(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    told: list[str] = []
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        recorder.tell = told.append
+        model = nn.LSTM(16, 32).cuda()  # Dynamo leaves it alone, and watches what it calls
+        run = torch.compile(lambda x: model(x)[0].sum())
+        run(torch.zeros(8, 4, 16, device="cuda", requires_grad=True)).backward()
+    assert not [text for code, text in recorder.notes if code == "eager"]
+    assert not told
+
+
 def test_the_process_compiles_for_its_own_device_afterwards(tmp_path: Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return x.sin() * 2 + 1

@@ -35,6 +35,7 @@ _SETTINGS = {
     "max_autotune_conv_backends": "ATEN",
 }
 _ASIDE = re.compile(r"_global_forward_|_subclasses\.FakeTensor")  # see Compiler._compiling
+_OWN = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
@@ -188,10 +189,10 @@ class Compiler:
         exc: Any = importlib.import_module("torch._dynamo.exc")
         convert = convert_frame._compile
 
-        hooks = {hook.__code__ for hook in self._session.phases.hooks}
-
         def converted(code: CodeType, *args: Any, **kwargs: Any) -> Any:
-            if not self.begin() or code in hooks:  # a hook of the recorder's own, which runs before the module's frame
+            if code.co_filename.startswith(_OWN):  # what answers for an operator behind a graph break, and hooks
+                return _eagerly(whole=False)
+            if not self.begin():
                 return _eagerly()
             try:
                 self._frame = code.co_qualname if hasattr(code, "co_qualname") else code.co_name  # 3.11
@@ -321,9 +322,9 @@ def _forget() -> None:
                 answer.cache_clear()
 
 
-def _eagerly() -> Any:
-    """What Dynamo gets for a frame that runs as it is, with all that it calls."""
+def _eagerly(whole: bool = True) -> Any:
+    """What Dynamo gets for a frame that runs as it is; `whole`: with all that it calls."""
     types: Any = importlib.import_module("torch._dynamo.types")
-    return types.ConvertFrameReturn(
-        frame_exec_strategy=types.FrameExecStrategy(types.FrameAction.SKIP, types.FrameAction.SKIP)
-    )
+    action = types.FrameAction
+    called = action.SKIP if whole else action.DEFAULT
+    return types.ConvertFrameReturn(frame_exec_strategy=types.FrameExecStrategy(action.SKIP, called))
