@@ -136,7 +136,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if (a.whatIf || a.ways || a.blocks) && !a.short && !a.record && r.Simulation != nil {
 		r.Simulation.Shed() // several runs follow, and nothing that is written has its events
 	}
-	if (a.whatIf || a.drawn) && r.Peak != nil {
+	if (a.whatIf || a.drawn && !e.unweighed) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
 		step.Infer = r.Settings.Mode != "train" // where there was nothing to train
 		r.WhatIf = bound.WhatIf(m, opt, a.sure.value())

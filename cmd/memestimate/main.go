@@ -41,7 +41,7 @@ type env struct {
 	getenv         func(string) string
 	help           helpWriter // stdout for cobra
 	helpAll        bool       // --help-all: help with all flags
-	unweighed      bool       // an answer is wanted before it is known what its guesses weigh
+	unweighed      bool       // an answer is wanted before what its guesses weigh and other settings take
 	now            func() time.Time
 	heap           *heap // nil where others use the process too
 }
