@@ -103,6 +103,26 @@ def test_what_inductor_decides_by_timing_is_decided_by_a_rule(tmp_path: Path) ->
     assert any(5008 in size for size in sizes), "5001 is padded to a multiple of eight"
 
 
+def test_tensors_of_numbers_are_made_within_compiled_code(tmp_path: Path) -> None:
+    """Masks are filled with them; tracing computes them on the GPU, and the recorder's own functions are not seen."""
+
+    def masked(x: torch.Tensor) -> torch.Tensor:
+        least = torch.tensor(-1.0, device="cuda")
+        one = torch.as_tensor([1.0], device="cuda") + torch.tensor([], device="cuda").sum()
+        return torch.where(x > 0, x, least) * one + x[:, [0, 2]].sum()
+
+    torch._dynamo.reset()
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        weight = nn.Parameter(torch.ones(64, 64, device="cuda"))
+        run = torch.compile(masked, fullgraph=True)
+        for _ in range(3):
+            run(weight).sum().backward()
+        makers = (torch.tensor, torch.as_tensor)
+    assert [text for kind, text in recorder.notes if kind == "eager"] == []
+    assert "where" not in {call[0] for call in Recording(tmp_path / "a.mrec").calls()}
+    assert all(hasattr(make, "__wrapped__") for make in makers)  # the recorder's are back once the compiler is done
+
+
 def test_graph_breaks_inference_and_blocks(tmp_path: Path) -> None:
     torch._dynamo.reset()
     told: list[str] = []

@@ -20,6 +20,7 @@ from torch import fx, nn
 
 from ..core.frames import WRAPPERS
 from ..core.session import Session
+from ..pretend.device import own_makers
 from . import bodies, graphs, kernels, machine, older
 from .places import Places
 from .timing import Timing
@@ -34,7 +35,7 @@ _SETTINGS = {
     "max_autotune_gemm_backends": "ATEN",
     "max_autotune_conv_backends": "ATEN",
 }
-_ASIDE = re.compile(r"_global_forward_|_subclasses\.FakeTensor")  # see Compiler._compiling
+_ASIDE = re.compile(r"_global_forward_|_subclasses\.FakeTensor|\['torch'\]\.(as_)?tensor$")  # see Compiler._compiling
 _OWN = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
@@ -173,7 +174,7 @@ class Compiler:
         self._patches.set(guards.CheckFunctionManager, "__init__", made)
 
     def _fold(self) -> None:
-        """Compute constants of a graph, which Inductor makes on the GPU, as the recorder knows values."""
+        """Compute constants of a graph, which tracing and Inductor make on the GPU, as the recorder knows values."""
         folding: Any = importlib.import_module("torch._inductor.constant_folding")
         run = folding.ConstantFolder.run
 
@@ -182,6 +183,15 @@ class Compiler:
                 return run(folder, *args, **kwargs)
 
         self._patches.set(folding.ConstantFolder, "run", folded)
+        tracing: Any = importlib.import_module("torch.fx.experimental.proxy_tensor")
+        unset = tracing.unset_fake_temporarily
+
+        @contextmanager
+        def captured() -> Iterator[None]:
+            with unset(), self._session.capture:
+                yield
+
+        self._patches.set(tracing, "unset_fake_temporarily", captured)
 
     def watch(self) -> None:
         """Have the recorder stand aside while Dynamo compiles, and run eagerly what it fails to compile."""
@@ -243,7 +253,8 @@ class Compiler:
             found.clear()
         subclasses.FakeTensor = subclasses.fake_tensor.FakeTensor
         try:
-            yield
+            with own_makers():
+                yield
         finally:
             subclasses.FakeTensor = kind
             for found, before in held:

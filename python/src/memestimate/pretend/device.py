@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -307,6 +309,7 @@ def _of_values(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     PyTorch reads them from the GPU's memory (``recursive_store`` in tensor_new.cpp), which nothing sees.
     """
 
+    @functools.wraps(make)
     def made(data: Any, *args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
         lift = torch._C._only_lift_cpu_tensors()
         torch._C._set_only_lift_cpu_tensors(True)  # device="cuda" copies from the host; a setting of each thread
@@ -329,3 +332,19 @@ def _values(data: Any) -> Any:
 _device_constructors()
 
 _MAKERS = {name: _of_values(getattr(torch, name)) for name in ("tensor", "as_tensor")}
+
+
+@contextmanager
+def own_makers() -> Iterator[None]:
+    """`torch.tensor` and `torch.as_tensor` as PyTorch has them, for a compiler that knows them by identity."""
+    before = {name: getattr(torch, name) for name in _MAKERS}
+    lift = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)  # with device="cuda" they copy from the host
+    for name, make in _MAKERS.items():
+        setattr(torch, name, vars(make)["__wrapped__"])
+    try:
+        yield
+    finally:
+        for name, make in before.items():
+            setattr(torch, name, make)
+        torch._C._set_only_lift_cpu_tensors(lift)
