@@ -184,6 +184,10 @@ func inputError(err error) error {
 	return &exitError{code: exitInput, err: err}
 }
 
+// fileEndings are those of files that memestimate reads, or says what they are: names of models have others, "-3.1".
+var fileEndings = []string{".onnx", ".mrec", ".pickle", ".pkl", ".json", ".py", ".yaml", ".pt", ".pth", ".bin", ".gguf",
+	".safetensors", ".ipynb", ".keras", ".h5", ".ckpt", ".pt2", ".pb", ".tflite", ".csv", ".gz", ".zip"}
+
 // missing says that there is neither such a file nor such a built-in model.
 func (s source) missing() error {
 	err := fail(exitInput, "%s: no such file", quoteArg(s.file))

@@ -161,7 +161,3 @@ func hubName(word string) string {
 	}
 	return name
 }
-
-// fileEndings are those of files that memestimate reads, or says what they are: names of models have others, "-3.1".
-var fileEndings = []string{".onnx", ".mrec", ".pickle", ".pkl", ".json", ".py", ".yaml", ".pt", ".pth", ".bin", ".gguf",
-	".safetensors", ".ipynb", ".keras", ".h5", ".ckpt", ".pt2", ".pb", ".tflite", ".csv", ".gz", ".zip"}
