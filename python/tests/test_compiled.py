@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import as_tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import memestimate
@@ -108,7 +108,7 @@ def test_tensors_of_numbers_are_made_within_compiled_code(tmp_path: Path) -> Non
 
     def masked(x: torch.Tensor) -> torch.Tensor:
         least = torch.tensor(-1.0, device="cuda")
-        one = torch.as_tensor([1.0], device="cuda") + torch.tensor([], device="cuda").sum()
+        one = as_tensor([1.0], device="cuda") + torch.tensor([], device="cuda").sum()  # by a name of its own
         return torch.where(x > 0, x, least) * one + x[:, [0, 2]].sum()
 
     torch._dynamo.reset()
@@ -118,7 +118,9 @@ def test_tensors_of_numbers_are_made_within_compiled_code(tmp_path: Path) -> Non
         for _ in range(3):
             run(weight).sum().backward()
         makers = (torch.tensor, torch.as_tensor)
+        compiled = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     assert [text for kind, text in recorder.notes if kind == "eager"] == []
+    assert compiled == 1  # what stands aside while it compiles is guarded by nothing
     assert "where" not in {call[0] for call in Recording(tmp_path / "a.mrec").calls()}
     assert all(hasattr(make, "__wrapped__") for make in makers)  # the recorder's are back once the compiler is done
 

@@ -35,7 +35,9 @@ _SETTINGS = {
     "max_autotune_gemm_backends": "ATEN",
     "max_autotune_conv_backends": "ATEN",
 }
-_ASIDE = re.compile(r"_global_forward_|_subclasses\.FakeTensor|\['torch'\]\.(as_)?tensor$")  # see Compiler._compiling
+_ASIDE = re.compile(r"_global_forward_|_subclasses\.FakeTensor")  # see Compiler._compiling
+_MAKER = re.compile(r"(\.|')(as_)?tensor('\])?$")  # torch.tensor, by whatever name its module has
+_IDENTITY = ("ID_MATCH", "BUILTIN_MATCH", "FUNCTION_MATCH", "CLOSURE_MATCH")  # guards on which object it is
 _OWN = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
@@ -160,14 +162,15 @@ class Compiler:
     def _unguard(self) -> None:
         """Leave out of what must be as it was what stands aside while Dynamo compiles, or each call compiles anew.
 
-        That is the class of fake tensors, which transformers asks for, and the hooks that ``Module.__call__`` reads.
+        That is the class of fake tensors, which transformers asks for, the hooks that ``Module.__call__`` reads, and
+        the functions that make tensors of numbers.
         """
         guards: Any = importlib.import_module("torch._dynamo.guards")
         make = guards.CheckFunctionManager.__init__
 
         def made(manager: Any, code: Any, graph: Any, *args: Any, **kwargs: Any) -> None:
             found = graph.guards.inner
-            for guard in [guard for guard in found if _ASIDE.search(str(guard.name))]:
+            for guard in [guard for guard in found if _stands_aside(guard)]:
                 found.remove(guard)
             make(manager, code, graph, *args, **kwargs)
 
@@ -295,6 +298,12 @@ def install(session: Session) -> None:
     session.patches.set(modules, "_has_any_global_hook", any_hook)
     if "torch._dynamo.convert_frame" in sys.modules:  # something may be compiled that was made before
         compiler.watch()
+
+
+def _stands_aside(guard: Any) -> bool:
+    """Whether a guard is on what is another thing while Dynamo compiles."""
+    name = str(guard.name)
+    return bool(_ASIDE.search(name) or (_MAKER.search(name) and guard.create_fn_name() in _IDENTITY))
 
 
 def _missing(way: str) -> str:
