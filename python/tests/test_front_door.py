@@ -179,7 +179,7 @@ def test_python_names_a_way_as_the_command_does(door: Door) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"import memestimate; {asked}"],
         cwd=door.folder,
-        env={**os.environ, "MEMESTIMATE": str(door.program)},
+        env={**os.environ, "MEMESTIMATE": str(door.program), "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
         capture_output=True,
         text=True,
         check=True,

@@ -73,8 +73,8 @@ def test_another_sequence_needs_one_recording(tmp_path: Path) -> None:
         record(way, path, cut)
 
     recordings._record = counting  # type: ignore[method-assign]
-    recordings.make(Way(seq=32), tmp_path / "short.mrec")
-    recordings.make(Way(seq=64), tmp_path / "long.mrec")
+    recordings.make(Way(seq=200), tmp_path / "short.mrec")  # sizes that nothing else has
+    recordings.make(Way(seq=280), tmp_path / "long.mrec")
     assert counted == [3, 5, 3]
     short, long = (Recording(tmp_path / name).peak() for name in ("short.mrec", "long.mrec"))
     assert short < long < 2 * short
