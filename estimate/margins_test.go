@@ -21,10 +21,10 @@ const marginsFolder = "testdata/margins"
 // A marginRun is a measured run: what it took beyond its doubts, and what it varies by, in bytes. Where the recording is
 // kept above says by how much safe is above what the process took, in percent.
 type marginRun struct {
-	set, name, doubt string
-	beyond, varies   float64
-	kept, holds      bool
-	above            float64
+	set, name, kind, doubt string
+	beyond, varies         float64
+	kept, holds            bool
+	above                  float64
 }
 
 // readTable reads a file of comma-separated values without its head.
@@ -66,11 +66,12 @@ func marginRuns(t *testing.T) (all []marginRun) {
 		r := marginRun{kept: true, holds: p.Safe >= took, above: 100 * (float64(p.Safe)/float64(took) - 1)}
 		r.set, r.name, _ = strings.Cut(row[0], "/")
 		r.varies = float64(varying(p.Reserved, sim.held[timeline.Parameter]+sim.held[timeline.OptimizerState]+sim.gradients))
-		m := recordedMargin
+		var m margin
+		r.kind, m = recordedMarginOf(rec, depends)
 		engine := d.engine(p.Reserved, safeChance)
 		switch most := max(engine, d.addresses, d.guesses); {
-		case depends != nil && !depends.Bound:
-			r.doubt, m = "values", valuesMargin
+		case r.kind != "the others":
+			r.doubt = r.kind
 		case most == p.Reserved:
 			r.doubt = "none"
 		case most == d.guesses:
@@ -85,9 +86,9 @@ func marginRuns(t *testing.T) (all []marginRun) {
 	}
 	for _, row := range readTable(t, marginsFolder+"/first_sight.csv") {
 		reserved, state, took := count(t, row[2]), count(t, row[3]), count(t, row[4])
-		r := marginRun{set: row[0], name: row[1], doubt: "none", beyond: float64(took - reserved)}
+		r := marginRun{set: row[0], name: row[1], kind: "the others", doubt: "none", beyond: float64(took - reserved)}
 		if r.varies = float64(varying(reserved, state)); row[5] == "1" {
-			r.doubt = "values"
+			r.kind, r.doubt = "values", "values"
 		}
 		all = append(all, r)
 	}
@@ -111,15 +112,13 @@ func TestMargins(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		m    margin
-		of   func(r *marginRun) bool
 	}{
-		{"values", valuesMargin, func(r *marginRun) bool { return r.doubt == "values" }},
-		{"the others", recordedMargin, func(r *marginRun) bool { return r.doubt != "values" }},
+		{"values", valuesMargin}, {"lengths", lengthsMargin}, {"compiled", compiledMargin}, {"the others", recordedMargin},
 	} {
 		var some []marginRun
 		sets := map[string]bool{}
 		for i := range runs {
-			if c.of(&runs[i]) {
+			if runs[i].kind == c.name {
 				some = append(some, runs[i])
 				sets[runs[i].set] = true
 			}

@@ -2,6 +2,8 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/simulate/kernels"
@@ -21,12 +23,27 @@ const (
 	searchShare   = 0.034 // above at most, of what a run varies by in which cuDNN searches for its fastest engines
 )
 
-// Margins of a recorded run above what its doubts come to, as shares of what it varies by: of one whose values are
-// known, and of one that hangs on values, of which nobody tried all. TestMargins computes them.
+// Margins of a recorded run above what its doubts come to, as shares of what it varies by; the first that applies.
+// TestMargins computes them.
 var (
-	recordedMargin = margin{likely: 0.002, safe: 0.021}
-	valuesMargin   = margin{likely: 0.072, safe: 0.072}
+	valuesMargin   = margin{likely: 0.072, safe: 0.072} // it hangs on values, of which nobody tried all
+	lengthsMargin  = margin{likely: 0.136, safe: 0.136} // its batches differ in size, and only the largest were recorded
+	compiledMargin = margin{likely: 0.026, safe: 0.044} // Inductor compiled it, which decides some things by timing
+	recordedMargin = margin{likely: 0.002, safe: 0.021} // any other
 )
+
+// recordedMarginOf names what a recorded run's margin is for.
+func recordedMarginOf(rec *recording.Recording, depends *Dependence) (string, margin) {
+	switch {
+	case depends != nil && !depends.Bound:
+		return "values", valuesMargin
+	case rec.Noted("batches") != "":
+		return "lengths", lengthsMargin
+	case slices.ContainsFunc(rec.Ops, func(op recording.Op) bool { return strings.HasPrefix(op.Name, "triton::triton_") }):
+		return "compiled", compiledMargin
+	}
+	return "the others", recordedMargin
+}
 
 // confideRecorded sets what a recorded run takes with some confidence: what its doubts come to, a convolution's other
 // engine by how likely it is, and a margin for what is wrong and not in doubt. At most has room for the unlikely ones.
@@ -39,10 +56,7 @@ func (s *Simulation) confideRecorded(rec *recording.Recording) {
 	if depends != nil {
 		values = depends.More
 	}
-	m := recordedMargin
-	if depends != nil && !depends.Bound {
-		m = valuesMargin
-	}
+	_, m := recordedMarginOf(rec, depends)
 	varies := float64(varying(p.Reserved, s.held[timeline.Parameter]+s.held[timeline.OptimizerState]+s.gradients))
 	with := func(chance, share float64) int64 {
 		return outside + max(d.addresses, d.engine(p.Reserved, chance)) + max(d.guesses-p.Reserved, 0) + values +
