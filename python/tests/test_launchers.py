@@ -19,7 +19,8 @@ assert sys.argv[1:] == ["--lr", "0.1"], sys.argv
 model = torch.nn.Linear(64, 64).cuda()
 if "RANK" in os.environ:
     dist.init_process_group("nccl")
-    assert dist.get_world_size() == 4, dist.get_world_size()
+    assert dist.get_world_size() == int(os.environ["WORLD_SIZE"]), dist.get_world_size()
+    print("group", dist.get_world_size())
     model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(4):
@@ -71,14 +72,16 @@ def test_a_launcher_that_runs_no_script_is_refused() -> None:
             launchers.read(line.split())
 
 
-def test_what_torchrun_starts_is_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1, 4])
+def test_what_torchrun_starts_is_recorded(count: int, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    words = ["record", "--once", "torchrun", "--nproc-per-node", "4", "train.py", "--lr", "0.1"]
+    words = ["record", "--once", "torchrun", "--nproc-per-node", str(count), "train.py", "--lr", "0.1"]
     source = str(Path(__file__).parents[1] / "src")
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r})\n" + RUN, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert Recording(tmp_path / "train.mrec").header["world_size"] == 4
+    assert done.stdout.startswith(f"group {count}\n")  # of one process too, which FSDP then shards among
+    assert Recording(tmp_path / "train.mrec").header["world_size"] == count
 
 
 RUN = "from memestimate.__main__ import main\nsys.exit(main())"

@@ -48,6 +48,7 @@ def test_a_script_is_answered_as_measured(
         "-o",
         str(output),
         *ranks,
+        *case.get("launcher", []),
         str(FOLDER / case["script"]),
         *case.get("arguments", []),
     ]

@@ -74,7 +74,7 @@ def _torchrun(words: list[str]) -> Launch:
     nodes = int(str(asked.nnodes).split(":")[-1])
     each = str(asked.nproc_per_node)
     world = nodes * (int(each) if each.isdigit() else 1)
-    return Launch(asked.training_script, asked.training_script_args, asked.module, world, _local(world // nodes))
+    return Launch(asked.training_script, asked.training_script_args, asked.module, world, _grouped(world // nodes))
 
 
 def _accelerate(words: list[str]) -> Launch:
@@ -93,14 +93,14 @@ def _accelerate(words: list[str]) -> Launch:
         asked.training_script_args,
         bool(asked.module),
         world,
-        found | _local(max(world // nodes, 1)),
+        found | (_grouped if asked.use_fsdp or asked.multi_gpu else _local)(max(world // nodes, 1)),
     )
 
 
 def _deepspeed(words: list[str]) -> Launch:
     asked = importlib.import_module("deepspeed.launcher.runner").parse_args(words)
     nodes, each = max(int(asked.num_nodes), 1), max(int(asked.num_gpus), 1)
-    return Launch(asked.user_script, asked.user_args, bool(asked.module), nodes * each, _local(each))
+    return Launch(asked.user_script, asked.user_args, bool(asked.module), nodes * each, _grouped(each))
 
 
 def _fabric(words: list[str]) -> Launch:
@@ -119,6 +119,11 @@ def _fabric(words: list[str]) -> Launch:
 
 def _local(count: int) -> dict[str, str]:
     return {"LOCAL_WORLD_SIZE": str(count)}
+
+
+def _grouped(count: int) -> dict[str, str]:
+    """What torchrun sets of one process too."""
+    return {"RANK": "0", **_local(count)}
 
 
 _MODULES: dict[str, Callable[[list[str]], Launch]] = {

@@ -58,7 +58,7 @@ def record(asked: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"memestimate: {error}", file=sys.stderr)
         return 2
-    if asked.world_size > 1:
+    if asked.world_size > 1 or getattr(asked, "grouped", False):
         local = getattr(asked, "local_world_size", asked.world_size)
         # Local rank 0, as in a container that sees one GPU: there is one pretended GPU, whatever the rank.
         os.environ |= {"RANK": str(asked.rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
@@ -146,6 +146,7 @@ def _start_as(launch: launchers.Launch, asked: argparse.Namespace) -> None:
     if asked.world_size == 1 and launch.world_size:
         asked.world_size = launch.world_size
     os.environ.update(launch.environment)
+    asked.grouped = "RANK" in launch.environment  # libraries make a group of one process too where a launcher says so
     asked.local_world_size = int(launch.environment.get("LOCAL_WORLD_SIZE", asked.world_size))
 
 
