@@ -112,6 +112,7 @@ def test_tensors_of_numbers_are_made_within_compiled_code(tmp_path: Path) -> Non
         return torch.where(x > 0, x, least) * one + x[:, [0, 2]].sum()
 
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     with memestimate.record(tmp_path / "a.mrec") as recorder:
         weight = nn.Parameter(torch.ones(64, 64, device="cuda"))
         run = torch.compile(masked, fullgraph=True)
