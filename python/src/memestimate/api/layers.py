@@ -21,15 +21,13 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from .living import Unlike, check
+
 __all__ = ["Depth", "Unlike", "cut", "find", "learn"]
 
 _MORE = 2  # repetitions that the second recording has more than the first
 _LONGEST = 200_000  # pieces that a repetition may have
 _AGREE = (24, 12, 6, 3)  # pieces behind a repetition that have to be alike: as many as can be
-
-
-class Unlike(ValueError):
-    """Recordings of few layers that do not tell what more layers add."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +269,7 @@ class Rule:
     def write(self, path: Path, more: int) -> None:
         """Write the recording that has so many repetitions more than the smaller of the two."""
         text = "".join(self._texts(more))
-        _check(text)
+        check(text)
         with path.open("wb") as raw, gzip.GzipFile("", "wb", 5, raw, mtime=0) as file:
             file.write((self.header + text).encode())
 
@@ -389,31 +387,3 @@ def _repetition(a: _Keys, b: _Keys, i: int, j: int) -> int:
             if b[end : end + agree] == tail and b[j - length : j] == once == b[j + length : end] == a[i - length : i]:
                 return length
     raise Unlike("what the larger recording has more is no repetition")
-
-
-_EVENT = re.compile(r'^\["(alloc|free|call)",(\d+)(.*)', re.MULTILINE)
-_STORAGE = re.compile(r'"(\d+):')
-
-
-def _check(text: str) -> None:
-    """Raise where a storage is used that does not live, or is numbered out of its turn."""
-    living: set[int] = set()
-    following: set[int] = set()
-    born = 0
-    for kind, number, rest in _EVENT.findall(text):
-        if kind == "alloc":
-            if int(number) != born:
-                raise Unlike(f"storage {number} comes as number {born}")
-            born += 1
-            living.add(int(number))
-            following.discard(int(number))
-        elif kind == "free":
-            if int(number) not in living:
-                raise Unlike(f"storage {number} is freed and does not live")
-            living.discard(int(number))
-        else:
-            if following:
-                raise Unlike(f"storage {min(following)} is used and does not live")
-            following = {int(s) for s in _STORAGE.findall(rest)} - living
-    if following:
-        raise Unlike(f"storage {min(following)} is used and does not live")
