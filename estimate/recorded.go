@@ -247,11 +247,11 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	}
 	switch kind, m := recordedMarginOf(rec, dependence(rec)); kind {
 	case "lengths":
-		say(Info, "batches of other sizes leave other holes between blocks: safe has room for %.1f %% of what the run varies by",
-			100*m.safe)
+		say(Info, "batches of other sizes leave other holes between blocks: safe has room for %.1f %% of what the run "+
+			"varies by", 100*m.safe)
 	case "compiled":
-		say(Info, "Inductor decides some things by timing, others by the GPU: safe has room for %.1f %% of what the run varies by",
-			100*m.safe)
+		say(Info, "Inductor decides some things by timing, others by the GPU: safe has room for %.1f %% of what the run "+
+			"varies by", 100*m.safe)
 	}
 	if rec.Way == "real-cpu" {
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")

@@ -93,8 +93,6 @@ class Compiler:
         timing = Timing(self._session)
         timing.keep(self._patches)
         kernels.install(self._session, timing, self._kernels)
-        # Dynamo would warn of the recorder's own hooks.
-        self._patches.set(nn.modules.module, "_has_any_global_hook", lambda: False)
         self._fold()
         self._unguard()
         self._initialize_optimizers()
