@@ -101,6 +101,7 @@ type cellRow struct {
 	holds, bounded      int     // safe, of those whose device memory is known
 	over                float64 // on average, in percent
 	reservedMedian, r90 float64
+	farther             []string // cases that are much worse than an earlier program's answer
 }
 
 func (r *cellRow) String() string {
@@ -163,7 +164,11 @@ const (
 	limitMedian  = "median error"
 	limitUnsafe  = "cases in which safe does not hold"
 	limitAbove   = "safe above what was measured"
+	limitFarther = "cases that are much worse"
 )
+
+// A case is much worse from so many points more of error on: a fault in one model moves neither percentile of a cell.
+const muchWorse = 15
 
 // missed are limits that cells break today, with the figure and the cause. A row fails the test when its figure is worse,
 // and when its limit is kept, so that it goes.
@@ -197,6 +202,13 @@ func (r *cellRow) worse(k cellKey, before *cellRow) (list []miss) {
 	}
 	if least := min(98, before.rate()); r.rate() < least {
 		add(limitUnsafe, 100-r.rate(), "safe holds in %.2f %%, before %.2f %%, wanted %.2f %%", r.rate(), before.rate(), least)
+	}
+	allowed := 0
+	if !k.training() { // a graph's inference is promised as a range alone
+		allowed = 2
+	}
+	if n := len(r.farther); n > allowed {
+		add(limitFarther, float64(n), "%d cases are over %d points worse than before, limit %d: %v", n, muchWorse, allowed, r.farther)
 	}
 	if r.over > before.over+0.1 {
 		add(limitAbove, r.over, "safe is %.2f %% above, before %.2f %%, limit 0.1 more", r.over, before.over)
@@ -352,6 +364,11 @@ func compareCells(t *testing.T, now []*figure, before map[string]*figure, sample
 	})
 	for _, k := range keys {
 		was, is := rowOf(old[k]), rowOf(cells[k])
+		for i, f := range cells[k] {
+			if f.measured > 0 && f.err == "" && old[k][i].err == "" && f.off() > old[k][i].off()+muchWorse {
+				is.farther = append(is.farther, f.name)
+			}
+		}
 		fmt.Fprintf(&w, "| %s | %s, %s | %d | %s | %s |\n", k.way, k.mode, k.precision, is.cases, &was, &is)
 		if sample > 1 && is.cases < judgedFrom || k.way == constructsWay {
 			continue
