@@ -100,9 +100,6 @@ func emitGeneral(b *recovery, n *onnxload.Node) {
 
 // approximate notes, once an operator, what is not followed in full.
 func (b *recovery) approximate(n *onnxload.Node, how string) {
-	if b.said == nil {
-		b.said = map[string]bool{}
-	}
 	if !b.said[n.Op] {
 		b.said[n.Op] = true
 		b.prog.Notes = append(b.prog.Notes, fmt.Sprintf("operator %q is approximate: %s", n.Op, how))

@@ -42,7 +42,7 @@ func (b *recovery) flatten(g *onnxload.Graph) error {
 }
 
 // id follows a value through If outputs and Identity to the value that it is.
-func (b *recovery) id(v onnxload.ValueID) onnxload.ValueID {
+func (b *runs) id(v onnxload.ValueID) onnxload.ValueID {
 	for b.same[v] != v {
 		v = b.same[v]
 	}
@@ -50,7 +50,7 @@ func (b *recovery) id(v onnxload.ValueID) onnxload.ValueID {
 }
 
 // in returns input i of n, NoValue when it is not there.
-func (b *recovery) in(n *onnxload.Node, i int) onnxload.ValueID {
+func (b *runs) in(n *onnxload.Node, i int) onnxload.ValueID {
 	if i >= len(n.In) {
 		return onnxload.NoValue
 	}
@@ -149,7 +149,7 @@ func indexReads(list []read, values int) reads {
 }
 
 // usesOf returns the nodes that read a value, once for each slot.
-func (b *recovery) usesOf(v onnxload.ValueID) []int32 { return b.uses.of(int32(v)) }
+func (b *runs) usesOf(v onnxload.ValueID) []int32 { return b.uses.of(int32(v)) }
 
 // of returns the nodes that read a value, once for each slot.
 func (r *reads) of(v int32) []int32 { return r.nodes[r.first[v]:r.first[v+1]] }
@@ -172,7 +172,6 @@ func (b *recovery) findClones() {
 			reshaped[n.Input(0)] = true
 		}
 	}
-	b.cloned = map[onnxload.ValueID]bool{}
 	for i, n := range b.nodes {
 		if n.Op != "Identity" || !b.isName(n) || n.Input(0) == onnxload.NoValue ||
 			!strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
@@ -192,7 +191,7 @@ func (b *recovery) findClones() {
 
 // isCalled takes note of the modules whose forwards run around a node. Where only the module's path is known, its
 // parents are taken to be what calls it.
-func (b *recovery) isCalled(p module.Place) {
+func (b *locations) isCalled(p module.Place) {
 	if p.Around != "" {
 		end := 0
 		for part := range strings.SplitSeq(p.Around, "/") {
@@ -213,7 +212,7 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		return nil
 	}
 	if k := b.shapes[id]; k > 0 {
-		return b.sizes[k-1]
+		return b.kept[k-1]
 	}
 	s := b.types.Type(id).Shape
 	if !s.Ranked {
@@ -248,13 +247,13 @@ func (b *recovery) settled(d shape.Dim) shape.Dim {
 
 // keepDims keeps a copy of the sizes of a value. Values of the same sizes share them, unless others came between.
 func (b *recovery) keepDims(id onnxload.ValueID, dims []int64) []int64 {
-	last := &b.sizesOf[program.HashDims(0, dims)%uint64(len(b.sizesOf))]
-	if *last == 0 || !slices.Equal(b.sizes[*last-1], dims) {
-		b.sizes = append(b.sizes, append(make([]int64, 0, len(dims)), dims...))
-		*last = int32(len(b.sizes))
+	last := &b.latest[program.HashDims(0, dims)%uint64(len(b.latest))]
+	if *last == 0 || !slices.Equal(b.kept[*last-1], dims) {
+		b.kept = append(b.kept, append(make([]int64, 0, len(dims)), dims...))
+		*last = int32(len(b.kept))
 	}
 	b.shapes[id] = *last
-	return b.sizes[*last-1]
+	return b.kept[*last-1]
 }
 
 // isParameter reports whether a value is a parameter of the module.
@@ -263,7 +262,7 @@ func (b *recovery) isParameter(id onnxload.ValueID) bool {
 }
 
 // producer returns the node that makes a value, if it runs on data.
-func (b *recovery) producer(id onnxload.ValueID) (*onnxload.Node, int) {
+func (b *runs) producer(id onnxload.ValueID) (*onnxload.Node, int) {
 	if i := b.made[b.id(id)]; i >= 0 {
 		return b.nodes[i], int(i)
 	}
@@ -281,7 +280,7 @@ func (b *recovery) producedBy(id onnxload.ValueID, op string) (*onnxload.Node, i
 }
 
 // single reports whether exactly one slot reads a value.
-func (b *recovery) single(id onnxload.ValueID) bool {
+func (b *runs) single(id onnxload.ValueID) bool {
 	id = b.id(id)
 	return id != onnxload.NoValue && len(b.usesOf(id)) == 1 && !b.out[id]
 }
@@ -347,7 +346,7 @@ func (b *recovery) isNumber(id onnxload.ValueID, want float64) bool {
 }
 
 // other returns the input of a node of two that is not id.
-func (b *recovery) other(n *onnxload.Node, id onnxload.ValueID) onnxload.ValueID {
+func (b *runs) other(n *onnxload.Node, id onnxload.ValueID) onnxload.ValueID {
 	if b.in(n, 0) == b.id(id) {
 		return b.in(n, 1)
 	}

@@ -29,9 +29,6 @@ func emitNewList(b *recovery, n *onnxload.Node) {
 
 // keepList follows which tensors a list has. What is not known is no list.
 func (b *recovery) keepList(id onnxload.ValueID, list []onnxload.ValueID) {
-	if b.lists == nil {
-		b.lists = map[onnxload.ValueID][]onnxload.ValueID{}
-	}
 	b.lists[id] = list
 }
 

@@ -250,9 +250,6 @@ func (b *recovery) ownWeight(id onnxload.ValueID) program.ValueID {
 	}
 	if own == nil {
 		own = map[string]program.ValueID{module: v}
-		if b.own == nil {
-			b.own = map[onnxload.ValueID]map[string]program.ValueID{}
-		}
 		b.own[id] = own
 	}
 	w, ok := own[module]

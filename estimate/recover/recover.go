@@ -66,67 +66,92 @@ func Recover(src Source) (p *program.Program, nodes []*onnxload.Node, err error)
 	return b.prog, b.nodes, b.prog.Check()
 }
 
-// A recovery is the state of one Recover.
+// A recovery is the state of one Recover: what it reads, the program that it makes, and, a struct for each, what its
+// steps leave to those that follow.
 type recovery struct {
-	src    Source
-	m      *onnxload.Model
-	types  *shape.Result
-	prog   *program.Program
-	nodes  []*onnxload.Node         // those that run, subgraphs included, in order
-	rows   []*operator              // by node: see rowOf
-	facts  []*module.Facts          // by node: what is said of its operator, whatever its inputs
-	maxima int                      // reductions taken for x.max(dim) that could be x.amax(dim)
-	shapes []int32                  // by ONNX value: one more than the index of its sizes, once they were asked for
-	sizes  [][]int64                // shared, never written to
-	flips  map[program.ValueID]bool // parameters that are kept transposed
-	of     []program.ValueID        // by ONNX value: the program's, or -2
-	args   map[string]*program.Args // of each operator's last call
-	calls  []int32                  // by program value: one more than the call that makes it, as far as it is that long
-	folded int                      // batch norms that an export folded into convolutions, and that are restored
-	made   []int32                  // by ONNX value: index of the node that makes it, or -1
-	uses   reads                    // by ONNX value: the nodes that read it, once for each slot
-	out    []bool                   // by ONNX value: an output of the graph
-	fixed  []bool                   // by ONNX value: it comes from shapes and constants alone
-	host   []bool                   // by ONNX value: Python computes it
-	same   []onnxload.ValueID
-	done   []bool   // by node: part of a pattern
-	emit   []func() // by node: what to do instead of its row
-	at     int
-	err    error
+	src   Source
+	m     *onnxload.Model
+	types *shape.Result
+	prog  *program.Program
+	at    int // the node that is looked at, which errors name
+	err   error
 
-	unknown map[int32]string                                // by node: the operator that has no row
-	said    map[string]bool                                 // operators that a note says are approximate
-	own     map[onnxload.ValueID]map[string]program.ValueID // folded convolutions' weights, by module
-	lists   map[onnxload.ValueID][]onnxload.ValueID
-	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
-	chains  int                       // see chained
+	runs
+	emission
+	sizes
+	locations
+	found
+}
 
-	pooled map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
-	clones bool                                // see findClones
-	cloned map[onnxload.ValueID]bool           // results of transposes copied row by row
+// runs are the nodes that run and how values join them, which index finds before anything is matched.
+type runs struct {
+	nodes []*onnxload.Node   // subgraphs included, in order
+	rows  []*operator        // by node: see rowOf
+	facts []*module.Facts    // by node: what is said of its operator, whatever its inputs
+	same  []onnxload.ValueID // by ONNX value: the one that it is another name of, or itself
+	made  []int32            // by ONNX value: index of the node that makes it, or -1
+	uses  reads              // by ONNX value: the nodes that read it, once for each slot
+	out   []bool             // by ONNX value: an output of the graph
+	fixed []bool             // by ONNX value: it comes from shapes and constants alone
+	host  []bool             // by ONNX value: Python computes it
 
+	clones bool                      // see findClones
+	cloned map[onnxload.ValueID]bool // results of transposes copied row by row
+}
+
+// An emission is how far nodes have become calls.
+type emission struct {
+	done    []bool                   // by node: part of a pattern
+	emit    []func()                 // by node: what to do instead of its row
+	of      []program.ValueID        // by ONNX value: the program's, or -2
+	args    map[string]*program.Args // of each operator's last call
+	calls   []int32                  // by program value: one more than the call that makes it, as far as it is that long
+	flips   map[program.ValueID]bool // parameters that are kept transposed
+	unknown map[int32]string         // by node: the operator that has no row
+	said    map[string]bool          // operators that a note says are approximate
+}
+
+// sizes are those of values, each kept once.
+type sizes struct {
+	shapes []int32    // by ONNX value: one more than the index of its sizes, once they were asked for
+	kept   [][]int64  // shared, never written to
+	latest [256]int32 // by hash: one more than the index of the last that were kept
+}
+
+// locations are the modules that nodes are from.
+type locations struct {
+	places    []*located      // by node
+	called    map[string]bool // modules whose forward calls something, by path: containers such as ModuleList have none
+	scopes    map[string]int32
+	layers    map[string]int32
+	modules   int                // how many places there are, about
 	lostLines map[lostLine]int32 // see placeFolded
+}
 
-	scopes map[string]int32
-	called map[string]bool // modules whose forward calls something, by path: containers such as ModuleList have none
-	layers map[string]int32
-	places []*located // by node
-
-	modules int        // how many places there are, about
-	sizesOf [256]int32 // see keepDims
+// found is what patterns that matched leave to others.
+type found struct {
+	maxima  int                                             // reductions taken for x.max(dim) that could be x.amax(dim)
+	folded  int                                             // batch norms that an export folded into convolutions, and that are restored
+	own     map[onnxload.ValueID]map[string]program.ValueID // folded convolutions' weights, by module
+	lists   map[onnxload.ValueID][]onnxload.ValueID         // sequences, by value
+	weights map[onnxload.ValueID]bool                       // parameters, as far as onlyWeight was asked
+	chains  int                                             // see chained
+	pooled  map[*onnxload.Node]onnxload.ValueID             // by pooling: its places, counted as PyTorch does
 }
 
 func newRecovery(src Source) *recovery {
 	n := len(src.Model.Values)
 	b := &recovery{src: src, m: src.Model, types: src.Types,
 		prog: &program.Program{Values: []program.Value{{Kind: program.None}}, Unknown: map[string]int{}, Without: src.Without,
-			Longest: src.Longest}, unknown: map[int32]string{},
-		shapes: make([]int32, n), flips: map[program.ValueID]bool{},
-		of: make([]program.ValueID, n), made: make([]int32, n),
-		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		args: map[string]*program.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
-		pooled:    map[*onnxload.Node]onnxload.ValueID{},
-		lostLines: map[lostLine]int32{},
+			Longest: src.Longest},
+		runs: runs{same: make([]onnxload.ValueID, n), made: make([]int32, n), out: make([]bool, n), host: make([]bool, n),
+			cloned: map[onnxload.ValueID]bool{}},
+		emission: emission{of: make([]program.ValueID, n), args: map[string]*program.Args{}, flips: map[program.ValueID]bool{},
+			unknown: map[int32]string{}, said: map[string]bool{}},
+		sizes:     sizes{shapes: make([]int32, n)},
+		locations: locations{called: map[string]bool{}, lostLines: map[lostLine]int32{}},
+		found: found{own: map[onnxload.ValueID]map[string]program.ValueID{}, lists: map[onnxload.ValueID][]onnxload.ValueID{},
+			weights: map[onnxload.ValueID]bool{}, pooled: map[*onnxload.Node]onnxload.ValueID{}},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)
