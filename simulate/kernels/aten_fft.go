@@ -1,6 +1,10 @@
 package kernels
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // atenFFT are the Fourier transforms (aten/src/ATen/native/cuda/SpectralOps.cpp).
 var atenFFT = []operator{
@@ -12,8 +16,10 @@ var atenFFT = []operator{
 // maxFFT is how many dimensions cuFFT transforms at once.
 const maxFFT = 3
 
-// longestFFT is the longest signal that was seen to need no work area.
-const longestFFT = 8192
+// isOnePlan is use_optimized_cufft_path: whether one plan transforms reals in all these dimensions.
+func isOnePlan(dims []int) bool {
+	return len(dims) <= maxFFT && (len(dims) < 2 || dims[0] != 0 || dims[1] != 1)
+}
 
 // fftR2C is _fft_r2c(self, dim, normalization, onesided): of both sides the half is made first.
 func (k *Kernels) fftR2C(c *Call) {
@@ -22,20 +28,35 @@ func (k *Kernels) fftR2C(c *Call) {
 		return
 	}
 	dims := dimsAt(1)(c, x)
+	if len(dims) == 0 || len(y.Shape) != len(x.Shape) {
+		k.makes(0)
+		return
+	}
 	half := y
-	if !c.flag(3) && len(dims) > 0 && len(y.Shape) == len(x.Shape) {
-		last := dims[len(dims)-1]
+	last := dims[len(dims)-1:]
+	if !c.flag(3) {
 		shape := slices.Clone(y.Shape)
-		shape[last] = shape[last]/2 + 1
+		shape[last[0]] = shape[last[0]]/2 + 1
 		half = NewTensor(y.DType, shape, RowMajor(shape), false)
+	}
+	switch {
+	case !isOnePlan(dims): // the last one, then the others from one tensor to another
+		n := k.take(half.Bytes())
+		k.transform(x, half, last)
+		k.makes(0)
+		for rest := dims[:len(dims)-1]; len(rest) > 0; rest = rest[:max(len(rest)-maxFFT, 0)] {
+			k.transform(half, half, rest[max(len(rest)-maxFFT, 0):])
+		}
+		k.give(n)
+	case half != y:
 		n := k.take(half.Bytes())
 		k.transform(x, half, dims)
 		k.makes(0)
 		k.give(n)
-		return
+	default:
+		k.makes(0)
+		k.transform(x, half, dims)
 	}
-	k.makes(0)
-	k.transform(x, half, dims)
 }
 
 // fftC2C is _fft_c2c(self, dim, normalization, forward): more dimensions than cuFFT takes go through another tensor.
@@ -44,53 +65,108 @@ func (k *Kernels) fftC2C(c *Call) {
 	if x == nil {
 		return
 	}
-	dims := dimsAt(1)(c, x)
+	if len(c.ints(1)) == 0 { // a copy
+		k.makes(0)
+		return
+	}
+	k.complexFFT(x, dimsAt(1)(c, x), func() { k.makes(0) })
+}
+
+// complexFFT is it, of the dimensions by their strides, the innermost last.
+func (k *Kernels) complexFFT(x *Tensor, dims []int, makes func()) {
+	dims = slices.Clone(dims)
+	slices.SortStableFunc(dims, func(a, b int) int { return cmp.Compare(x.Stride[b], x.Stride[a]) })
 	before := -1
 	if len(dims) > maxFFT {
 		before = k.take(x.Bytes())
 	}
-	k.makes(0)
-	k.transform(x, x, dims)
+	makes()
+	for ; len(dims) > 0; dims = dims[:max(len(dims)-maxFFT, 0)] {
+		k.transform(x, x, dims[max(len(dims)-maxFFT, 0):])
+	}
 	if before >= 0 {
 		k.give(before)
 	}
 }
 
-// fftC2R is _fft_c2r(self, dim, normalization, last_dim_size): of a copy, which the transform may write into.
+// fftC2R is _fft_c2r(self, dim, normalization, last_dim_size): of a copy, which the transform may write into, or of
+// what the other dimensions' transforms made.
 func (k *Kernels) fftC2R(c *Call) {
 	x, y := c.tensor(0), c.result(0)
 	if x == nil {
 		return
 	}
 	k.makes(0)
-	temp := k.take(x.Bytes())
-	whole := NewTensor(x.DType, y.Shape, RowMajor(y.Shape), false) // the signal as complex numbers
-	k.transform(x.in(RowMajor), whole, dimsAt(1)(c, x))
+	dims := dimsAt(1)(c, x)
+	if len(dims) == 0 {
+		return
+	}
+	temp := -1
+	if others := len(dims) - 1; !isOnePlan(dims) {
+		k.complexFFT(x, dims[:others], func() { temp = k.take(x.Bytes()) })
+		dims = dims[others:]
+	} else {
+		temp = k.take(x.Bytes())
+	}
+	k.transform(x.in(RowMajor), y, dims)
 	k.give(temp)
 }
 
-// transform is _exec_fft: the dimensions that are not transformed become one, which may take a copy; then the plan
-// runs. What cuFFT takes is not published: its guide has "as low as" one and "in the worst case" eight times the
-// signal in complex numbers, the latter where a length has a prime factor above 7 (Bluestein's algorithm). On an
-// H200 (CUDA 13.0) it took nothing for lengths of 2, 3, 5 and 7 alone, which were 8192 at most, and once the
-// smaller of input and output for 94 by 94.
-func (k *Kernels) transform(x, signal *Tensor, dims []int) {
-	copied := k.take(k.collapse(x, dims))
-	elem := max(x.Elem, signal.Elem)
-	bytes, copies := saturate(signal.Elements, elem), int64(2)
-	likely := int64(0)
-	for _, d := range dims {
-		n := max(x.size(d), signal.size(d)) // one of them may have the half of it
-		if n > longestFFT {
-			likely = max(likely, bytes)
-		}
-		if largePrime(n) {
-			likely = max(likely, saturate(min(x.Elements, signal.Elements), elem))
-			copies = 8
+// transform is _exec_fft: the dimensions that are not transformed become one, which may take a copy, as may a layout
+// that cuFFT can't read; then the plan runs. Plans stay in torch.backends.cuda.cufft_plan_cache without a work area:
+// each run asks the allocator for one.
+func (k *Kernels) transform(x, y *Tensor, dims []int) {
+	p := fftPlan{elem: x.Elem, batch: 1}
+	switch {
+	case !strings.HasPrefix(x.DType, "complex"):
+		p.kind, p.elem = realToComplex, 2*x.Elem
+	case !strings.HasPrefix(y.DType, "complex"):
+		p.kind = complexToReal
+	}
+	for i, n := range x.Shape {
+		if !slices.Contains(dims, i) {
+			p.batch = saturate(p.batch, n)
 		}
 	}
-	k.give(k.guess(likely, saturate(copies, bytes)))
-	k.give(copied)
+	for _, d := range dims {
+		p.lengths = append(p.lengths, max(x.size(d), y.size(d), 1)) // one of them may have the half of it
+	}
+	copied := k.collapse(x, dims)
+	if copied == 0 && !embeds(x, dims, p.elem) {
+		copied = x.Bytes()
+	}
+	p.strided = copied == 0 && x.Stride[dims[len(dims)-1]] != 1
+	before := k.take(copied)
+	if likely, worst := p.workspace(false), p.workspace(true); likely == worst {
+		k.scratch(likely)
+	} else {
+		k.give(k.guess(likely, worst))
+	}
+	k.give(before)
+}
+
+// embeds is as_cufft_embed of cuda/CuFFTPlanCache.h: whether each dimension's stride is a multiple of the next one's.
+func embeds(x *Tensor, dims []int, elem int64) bool {
+	apart := x.Stride[dims[len(dims)-1]]
+	if apart <= 0 || elem < 8 && apart != 1 {
+		return false
+	}
+	for i := len(dims) - 2; i >= 0; i-- {
+		n, stride := x.Shape[dims[i]], x.Stride[dims[i]]
+		if n == 1 {
+			continue
+		}
+		if stride <= 0 || stride%apart != 0 {
+			return false
+		}
+		apart = stride
+	}
+	for i, n := range x.Shape {
+		if n > 1 && x.Stride[i] == 0 && !slices.Contains(dims, i) {
+			return false
+		}
+	}
+	return true
 }
 
 // collapse returns the bytes of the copy by which the dimensions that are not transformed become one.
@@ -101,7 +177,7 @@ func (k *Kernels) collapse(x *Tensor, dims []int) int64 {
 			batch = append(batch, i)
 		}
 	}
-	slices.SortStableFunc(batch, func(a, b int) int { return int(min(1, max(-1, x.Stride[b]-x.Stride[a]))) })
+	slices.SortStableFunc(batch, func(a, b int) int { return cmp.Compare(x.Stride[b], x.Stride[a]) })
 	for i := 1; i < len(batch); i++ {
 		inner := batch[i]
 		if x.Stride[batch[i-1]] != saturate(x.Stride[inner], x.Shape[inner]) {
@@ -109,14 +185,4 @@ func (k *Kernels) collapse(x *Tensor, dims []int) int64 {
 		}
 	}
 	return 0
-}
-
-// largePrime is has_large_prime_factor.
-func largePrime(n int64) bool {
-	for _, p := range [...]int64{2, 3, 5, 7} {
-		for n > 1 && n%p == 0 {
-			n /= p
-		}
-	}
-	return n > 1
 }
