@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -55,3 +56,32 @@ def test_what_the_program_asks_of_the_allocator_is_the_answers(program: Path, tm
     assert reserved % (2 << 20) == 0
     snapshot = pickle.loads((tmp_path / "snapshot.pickle").read_bytes())
     assert sum(segment["total_size"] for segment in snapshot["segments"]) == reserved
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_kernels_hold_is_in_what_the_program_is_told(compiled: bool, program: Path, tmp_path: Path) -> None:
+    if compiled:
+        pytest.importorskip("triton")
+    path = tmp_path / "a.mrec"
+    told: list[tuple[int, int]] = []
+    torch._dynamo.reset()
+    with memestimate.record(path):
+        model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)).cuda()
+        run = torch.compile(model) if compiled else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = torch.cuda.memory_allocated()
+        for _ in range(2):
+            torch.cuda.reset_peak_memory_stats()
+            run(torch.ones(512, 256, device="cuda")).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            told.append((torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()))
+        reserved = torch.cuda.memory_reserved()
+        torch.cuda.empty_cache()
+        assert reserved > torch.cuda.memory_reserved() >= told[-1][0]
+        assert torch.cuda.max_memory_reserved() == reserved
+    assert all(now - before >= 32 << 20 for now, _ in told), "cuBLAS keeps its workspaces"
+    answer = answers.ask([str(path)])
+    peaks = [max(p["peak_bytes"] for p in answer["phases"] if p["step"] == step) for step in (1, 2)]
+    assert max(peak for _, peak in told) == answer["peak"]["allocated_bytes"]
+    assert told[0][1] == peaks[0]

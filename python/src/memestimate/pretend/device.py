@@ -18,7 +18,6 @@ from torch.utils._device import _device_constructors
 from ..core.gpus import l2_cache
 from ..core.pinned import Pinned
 from ..core.session import Session
-from ..core.storages import Level
 from .out_of_memory import OutOfMemory
 from .replay import Replay
 from .streams import DefaultGenerator, Event, Generator, Graph, Pool, Stream, Switch
@@ -139,36 +138,37 @@ class Device:
         }
 
     def _memory(self) -> dict[str, Answer]:
-        storages = self._session.storages
         event = self._session.writer.event
         total = self._session.gpu.memory
-
-        def level(device: Any = None) -> Level:
-            return storages.levels[self.index_of(device)]
 
         def info(device: Any = None) -> tuple[int, int]:
             used = self._session.part(Replay).used(self.index_of(device))
             return max(total - used, 0), total
 
         def reset_peak(device: Any = None) -> None:
-            found = level(device)
-            found.peak = found.allocated
+            self._session.part(Replay).count_anew(self.index_of(device))
             event("reset_peak")
 
         def stats(device: Any = None) -> dict[str, int]:
             found: dict[str, int] = defaultdict(int, dict.fromkeys(_COUNTS, 0))
-            for kind in ("allocated", "reserved", "active", "requested"):
-                found[f"{kind}_bytes.all.current"] = level(device).allocated
-                found[f"{kind}_bytes.all.peak"] = peak(device)
-            for when in ("current", "peak"):
-                found[f"reserved_bytes.all.{when}"] = reserved(device)
+            for kind in ("allocated", "active", "requested"):
+                found[f"{kind}_bytes.all.current"] = allocated(device)
+                found[f"{kind}_bytes.all.peak"] = most_allocated(device)
+            found["reserved_bytes.all.current"] = reserved(device)
+            found["reserved_bytes.all.peak"] = most_reserved(device)
             return found
+
+        def allocated(device: Any = None) -> int:
+            return self._session.part(Replay).allocated(self.index_of(device))
+
+        def most_allocated(device: Any = None) -> int:
+            return self._session.part(Replay).most_allocated(self.index_of(device))
 
         def reserved(device: Any = None) -> int:
             return self._session.part(Replay).reserved(self.index_of(device))
 
-        def peak(device: Any = None) -> int:
-            return self._session.part(Replay).allocated(self.index_of(device))
+        def most_reserved(device: Any = None) -> int:
+            return self._session.part(Replay).most_reserved(self.index_of(device))
 
         def dump(filename: Any = "dump_snapshot.pickle", *_: Any, **__: Any) -> None:
             if not self._session.part(Replay).snapshot(os.fspath(filename)):
@@ -181,15 +181,15 @@ class Device:
             return None
 
         return {
-            "memory_allocated": lambda device=None: level(device).allocated,
-            "max_memory_allocated": peak,
+            "memory_allocated": allocated,
+            "max_memory_allocated": most_allocated,
             "memory_reserved": reserved,
-            "max_memory_reserved": reserved,
+            "max_memory_reserved": most_reserved,
             "memory_cached": reserved,
-            "max_memory_cached": reserved,
+            "max_memory_cached": most_reserved,
             "mem_get_info": info,
             "get_memory_info": info,
-            "device_memory_used": lambda device=None: level(device).allocated,
+            "device_memory_used": lambda device=None: self._session.part(Replay).used(self.index_of(device)),
             "memory_usage": lambda device=None: 0,
             "memory_stats": stats,
             "memory_stats_as_nested_dict": lambda device=None: {},
@@ -199,7 +199,7 @@ class Device:
             "_dump_snapshot": dump,
             "set_per_process_memory_fraction": fraction,
             "_set_allocator_settings": nothing,
-            "empty_cache": lambda: event("empty_cache"),
+            "empty_cache": self._session.part(Replay).emptied,
             "reset_peak_memory_stats": reset_peak,
             "reset_max_memory_allocated": reset_peak,
             "reset_max_memory_cached": reset_peak,

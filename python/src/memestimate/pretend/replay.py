@@ -25,30 +25,60 @@ class Replay:
     def __init__(self, session: Session, ask: Ask | None = None) -> None:
         self._session, self._ask = session, ask
         self._left = _SECONDS
-        self._at = -1  # calls and live bytes for which `_last` is the answer
+        self._at = -1  # calls for which `_last` is the answer
         self._last: dict[str, Any] | None = None
+        self._kept = 0  # bytes that kernels held when last asked: cuBLAS's workspaces stay for good
+        self._anew: tuple[set[Any], int] | None = None  # phases up to where peaks count anew, and `_kept` there
 
     def reserved(self, gpu: int = 0) -> int:
+        """What is reserved now; the most that was where the process has several GPUs."""
+        held = self._session.storages.levels[gpu].allocated
+        return max(self._current("reserved_bytes"), held) if self._session.gpus == 1 else self.most_reserved(gpu)
+
+    def most_reserved(self, gpu: int = 0) -> int:
         """The most that was reserved so far; what tensors took where the program that knows is not installed."""
         return max(self._figure("reserved_bytes", gpu), self._session.storages.levels[gpu].highest)
 
     def allocated(self, gpu: int = 0) -> int:
-        """The most that was allocated since the program last began to count anew, as far as that is known.
+        """What is allocated now; where the process has several GPUs, what tensors take of it."""
+        self._now()
+        return self._session.storages.levels[gpu].allocated + self._kept
 
-        What kernels take is known of the whole run's peak: where tensors take less than then, it is without.
+    def most_allocated(self, gpu: int = 0) -> int:
+        """The most that was allocated since the program last began to count anew.
+
+        Of a phase in which it did, what kernels took while they ran is not known to be of before or after.
         """
         level = self._session.storages.levels[gpu]
-        return level.peak if level.peak < level.highest else max(self._figure("allocated_bytes", gpu), level.peak)
+        if self._anew is None:
+            return max(self._figure("allocated_bytes", gpu), level.peak)
+        before, kept = self._anew
+        phases = (self._now() or {}).get("phases", ()) if self._session.gpus == 1 else ()
+        peaks = [int(phase["peak_bytes"]) for phase in phases if (phase["step"], phase["name"]) not in before]
+        return max(level.peak + kept, *peaks, 0)
+
+    def count_anew(self, gpu: int = 0) -> None:
+        """Forget what the most was that was allocated."""
+        phases = (self._now() or {}).get("phases", ())
+        self._anew = {(phase["step"], phase["name"]) for phase in phases}, self._kept
+        level = self._session.storages.levels[gpu]
+        level.peak = level.allocated
+
+    def emptied(self) -> None:
+        """The cached blocks are given back."""
+        self._session.writer.event("empty_cache")
+        self._at = -1
 
     def used(self, gpu: int = 0) -> int:
         """What the device has no more of: what is reserved now, and the context."""
         found = self._now() or {}
         held = self._session.storages.levels[gpu].allocated
-        if self._session.gpus == 1:
-            reserved = int(found.get("stats", {}).get("reserved_bytes.all.current", 0))
-        else:
-            reserved = self._figure("reserved_bytes", gpu)
+        reserved = self._current("reserved_bytes") if self._session.gpus == 1 else self._figure("reserved_bytes", gpu)
         return max(reserved, held) + int(found.get("context_bytes", CONTEXT))
+
+    def _current(self, name: str) -> int:
+        """A figure at the end of the run so far; 0 where it is not known, or not of each of several GPUs."""
+        return int((self._now() or {}).get("stats", {}).get(f"{name}.all.current", 0))
 
     def _figure(self, name: str, gpu: int) -> int:
         """A figure of the peak so far; 0 where it is not known."""
@@ -59,7 +89,10 @@ class Replay:
         """What the program says of the run so far, or last said."""
         at = self._session.calls
         if at not in (0, self._at):
-            self._at, self._last = at, self.answer("--stats") or self._last
+            found = self.answer("--stats")
+            self._at, self._last = at, found or self._last
+            if found is not None and self._session.gpus == 1:
+                self._kept = max(self._current("allocated_bytes") - self._session.storages.levels[0].allocated, 0)
         return self._last
 
     def snapshot(self, path: str) -> bool:
