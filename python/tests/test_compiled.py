@@ -156,6 +156,40 @@ def test_graph_breaks_inference_and_blocks(tmp_path: Path) -> None:
     assert {"0.up", "1.up"} <= {name for _, name, _ in found.tables["module"]}
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_blocks_that_are_compiled_once_have_their_own_places(wrapped: bool, tmp_path: Path) -> None:
+    """Three equal blocks: Dynamo compiles the first, and calls that for the others."""
+    torch._dynamo.reset()
+    told: list[str] = []
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        recorder.tell = told.append
+        model = nn.Sequential(Block(), Block(), Block()).cuda()
+        for i, block in enumerate(model):
+            if wrapped:
+                model[i] = torch.compile(block)  # type: ignore[assignment]
+            else:
+                block.compile()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            model(torch.randn(256, 64, device="cuda", requires_grad=True)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert len(told) == 2, "one forward and one backward"
+    found = Recording(tmp_path / "a.mrec")
+    modules = found.tables["module"]
+    places: dict[str, list[str]] = {}
+    for name, _, _, _, module in found.calls():
+        if name.startswith("triton::") or name in ("mm", "addmm"):
+            assert module >= 0
+            full = modules[module][1]
+            places.setdefault(full.partition(".")[0], []).append(name + full[1:])
+            parent = modules[module][0]
+            assert parent < 0 or modules[parent][1].partition(".")[0] in ("", full[0]), "within its own block"
+    assert set(places) == {"0", "1", "2"}
+    assert len(places["0"]) > 8
+    assert sorted(places["0"]) == sorted(places["1"]) == sorted(places["2"])
+
+
 def test_a_step_that_asks_for_the_class_of_fake_tensors_is_compiled_once(tmp_path: Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         fake = isinstance(x, torch._subclasses.FakeTensor)  # as transformers does in each forward pass

@@ -7,11 +7,11 @@ import re
 import sys
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -32,12 +32,24 @@ class Place:
     stack: tuple[tuple[str, int, str], ...]  # file, line, function, outermost first
 
 
+class Run(NamedTuple):
+    """For what compiled code runs: Dynamo compiles equal blocks once, for the first of them."""
+
+    within: int = -1  # the module that called it, as the recording has it
+    first: str = ""  # the module that it was compiled for
+    now: str = ""  # the one that it runs for
+
+
+_FIRST = Run()
+
+
 @dataclass
 class Wrapper:
     """A wrapper that Inductor wrote: the places of its lines."""
 
     lines: list[int]
     places: list[Place]
+    run: Run = _FIRST
 
     def at(self, line: int) -> Place | None:
         """The place of a line."""
@@ -52,7 +64,7 @@ class Places:
         self._session = session
         self._wrappers: dict[str, Wrapper] = {}
         self._modules: dict[int, weakref.ref[nn.Module]] = {}  # those that Dynamo went through, by id
-        self._parents: dict[int, int] = {}  # by id of an outermost one: what called it
+        self._runs: dict[tuple[bool, int], Run] = {}  # of forward passes, by node of autograd
         self._frames: dict[tuple[tuple[str, int, str], ...], int] = {}
 
     def keep(self, patches: Patches) -> None:
@@ -67,8 +79,8 @@ class Places:
             module: Any = load(graph, code)
             file = str(module.__file__)
             found = [(int(line), _place(node)) for line, node in code.line_map]
-            self._wrappers[file] = Wrapper([line for line, _ in found], [place for _, place in found])
-            module.call = self._entering(module.call, graph.is_backward, [place for _, place in found])
+            wrapper = self._wrappers[file] = Wrapper([line for line, _ in found], [place for _, place in found])
+            module.call = self._entering(module.call, graph.is_backward, wrapper)
             return module
 
         @contextmanager
@@ -89,24 +101,57 @@ class Places:
             wrapper = self._wrappers.get(frame.f_code.co_filename)
             if wrapper is not None:
                 place = wrapper.at(frame.f_lineno)
-                return (-1, -1) if place is None else (self._frame(place), self._module(place))
+                return (-1, -1) if place is None else (self._frame(place), self._module(place, wrapper.run))
             frame = frame.f_back
         return None
 
-    def _entering(self, call: Callable[..., Any], backward: bool, places: list[Place]) -> Callable[..., Any]:
-        """A wrapper's function that says that a forward pass or an optimizer begins, where no hook says so."""
-        roots = [place.modules[0] for place in places if place.modules]
-        if backward:
-            return call
-        optimizer = not roots and any(_OPTIMIZERS in file for place in places for file, _, _ in place.stack)
+    def _entering(self, call: Callable[..., Any], backward: bool, wrapper: Wrapper) -> Callable[..., Any]:
+        """A wrapper's function that says that a forward pass or an optimizer begins, where no hook says so.
+
+        Whose parameters it is given tells for which module it runs.
+        """
+        phases = self._session.phases
+        roots = [place.modules[0] for place in wrapper.places if place.modules]
+        optimizer = not roots and any(_OPTIMIZERS in file for place in wrapper.places for file, _, _ in place.stack)
+        first: dict[int, str] = {}  # names of parameters by the number of their argument, in the first call
 
         def entering(args: Any) -> Any:
-            phases = self._session.phases
             root = self._alive(roots[0]) if roots else None
             with phases.during("optimizer") if optimizer else phases.compiled(root):
+                if not first:
+                    first.update((i, name) for i, name in enumerate(map(self._parameter, args)) if name)
+                wrapper.run = Run(phases.running(), *self._moved(first, args))
+                node = phases.backward_depth > 0, torch._C._autograd._get_sequence_nr() - 1
+                self._runs[node] = wrapper.run
                 return call(args)
 
-        return entering
+        def returning(args: Any) -> Any:
+            node: Any = torch._C._current_autograd_node()
+            number = -1 if node is None else node._sequence_nr()
+            found = self._runs.get((phases.backward_depth > 1, number))
+            wrapper.run = found or self._runs.get((True, number), _FIRST)
+            return call(args)
+
+        return returning if backward else entering
+
+    def _moved(self, first: dict[int, str], args: Sequence[Any]) -> tuple[str, str]:
+        """The module of which compiled code was first given parameters, and the one of which it is given them now."""
+        for i, name in first.items():
+            now = self._parameter(args[i])
+            if now and now != name:
+                before, after = name.split("."), now.split(".")
+                while before and after and before[-1] == after[-1]:
+                    del before[-1], after[-1]
+                return ".".join(before), ".".join(after)
+        return "", ""
+
+    def _parameter(self, value: Any) -> str:
+        """The name of a parameter; "" for another value."""
+        if not isinstance(value, torch.Tensor) or not value.is_cuda:
+            return ""
+        storages = self._session.storages
+        kind, name = storages.kinds.get(storages.of_address(value), ("", ""))
+        return name if kind == "parameter" else ""
 
     def _alive(self, key: int) -> nn.Module | None:
         found = self._modules.get(key)
@@ -118,14 +163,8 @@ class Places:
             known = self._frames[place.stack] = self._session.frames.within(place.stack)
         return known
 
-    def _module(self, place: Place) -> int:
-        phases = self._session.phases
-        if not place.modules:
-            return phases.running()
-        first = place.modules[0]
-        if not phases.backward_depth:
-            self._parents[first] = phases.running()
-        return phases.within(self._parents.get(first, -1), place.modules)
+    def _module(self, place: Place, run: Run) -> int:
+        return self._session.phases.within(run.within, place.modules, (run.first, run.now))
 
 
 def _place(node: Any) -> Place:

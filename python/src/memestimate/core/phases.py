@@ -169,9 +169,14 @@ class Phases:
         """The id of the innermost module whose forward is running, -1 if there is none."""
         return self._modules[-1] if self._modules else -1
 
-    def within(self, parent: int, modules: Sequence[int]) -> int:
-        """The id of the last of some modules, each within the one before; they are given as `id()` gives them."""
+    def within(self, parent: int, modules: Sequence[int], instead: tuple[str, str] = ("", "")) -> int:
+        """The id of the last of some modules, each within the one before; they are given as `id()` gives them.
+
+        `instead` names one of them and another, equal one that stands for it.
+        """
         names = [self._names.get(module, ("", "")) for module in modules]
+        if instead[0] != instead[1]:
+            names = [(_moved(name, *instead), kind) for name, kind in names]
         if names and self._entered.get(parent) == names[0]:  # its hook has entered it
             del names[0]
         for name, kind in names:
@@ -295,6 +300,11 @@ class Phases:
                 if isinstance(value, torch.Tensor):
                     mark(value, "state", f"{key} {name}".strip())
         self.set("other")
+
+
+def _moved(name: str, before: str, now: str) -> str:
+    """The name of what lies within one module, in another."""
+    return now + name[len(before) :] if name == before or name.startswith(f"{before}.") else name
 
 
 def install(session: Session) -> None:
