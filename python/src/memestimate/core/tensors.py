@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,6 +15,15 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from tensors(item)
+
+
+def on_host(value: Any, real: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """An argument of a call as the CPU takes it: tensors as `real` gives them, within lists too."""
+    if isinstance(value, torch.Tensor):
+        return real(value)
+    if isinstance(value, (list, tuple)):
+        return [on_host(item, real) for item in value]
+    return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:

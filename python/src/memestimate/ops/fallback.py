@@ -9,7 +9,7 @@ import torch
 from torch._ops import OpOverload
 
 from ..core.session import Session
-from ..core.tensors import tensors
+from ..core.tensors import on_host, tensors
 from ..values import stand_ins
 from ..values.decisions import Decisions
 from ..values.values import Values
@@ -51,15 +51,11 @@ def try_out(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs: d
         raise RuntimeError(f"{func} cannot be recorded: it has no rule of shapes{cure}") from error
 
     def run(fill: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-        def real(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                known = session.part(Values).get(value)
-                return fill(value) if known is None else known.clone()
-            if isinstance(value, (list, tuple)):
-                return [real(item) for item in value]
-            return torch.device("cpu") if isinstance(value, torch.device) else value
+        def real(tensor: torch.Tensor) -> torch.Tensor:
+            known = session.part(Values).get(tensor)
+            return fill(tensor) if known is None else known.clone()
 
-        return _on_host(func, real(args), {key: real(value) for key, value in kwargs.items()})
+        return _on_host(func, on_host(args, real), {key: on_host(value, real) for key, value in kwargs.items()})
 
     try:
         results = run(_ones)

@@ -12,7 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..core.tensors import tensors
+from ..core.tensors import on_host, tensors
 from .facts import Guess, facts, known
 
 if TYPE_CHECKING:
@@ -122,21 +122,19 @@ class Guesses:
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = func(*self._real(list(args)), **{key: self._real(value) for key, value in kwargs.items()})
+                result = func(
+                    *on_host(list(args), self._real), **{k: on_host(v, self._real) for k, v in kwargs.items()}
+                )
             found = next(tensors(result)).item()
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, StopIteration):
             return None
         return None if isinstance(found, float) and not math.isfinite(found) else found
 
-    def _real(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            held = self._values.get(value)
-            if held is None:
-                return torch.full(value.shape, self.of(value).value, dtype=value.dtype, device="cpu")
-            return held.clone()
-        if isinstance(value, (list, tuple)):
-            return [self._real(item) for item in value]
-        return torch.device("cpu") if isinstance(value, torch.device) else value
+    def _real(self, tensor: torch.Tensor) -> torch.Tensor:
+        held = self._values.get(tensor)
+        if held is None:
+            return torch.full(tensor.shape, self.of(tensor).value, dtype=tensor.dtype, device="cpu")
+        return held.clone()
 
 
 def is_finite(name: str, args: Sequence[Any]) -> bool | None:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..core.held import held, is_coalesced
 from ..core.session import Session
-from ..core.tensors import tensors
+from ..core.tensors import on_host, tensors
 from . import stand_ins
 
 aten = torch.ops.aten
@@ -76,7 +76,10 @@ class Real:
                 self.of(tensor).copy_(result)
 
     def _call(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        real_args, real_kwargs = self._map(list(args)), {key: self._map(value) for key, value in kwargs.items()}
+        real_args, real_kwargs = (
+            on_host(list(args), self.of),
+            {key: on_host(value, self.of) for key, value in kwargs.items()},
+        )
         with torch.no_grad():
             if torch.Tag.nondeterministic_seeded in func.tags:
                 with torch.random.fork_rng(devices=[]):
@@ -86,13 +89,6 @@ class Real:
                     self._random = torch.get_rng_state()
                 return out
             return stand_ins.run(func, real_args, real_kwargs)
-
-    def _map(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self.of(value)
-        if isinstance(value, (list, tuple)):
-            return [self._map(item) for item in value]
-        return torch.device("cpu") if isinstance(value, torch.device) else value
 
     def _storage(self, tensor: torch.Tensor) -> torch.UntypedStorage:
         serial = self._session.storages.of_address(tensor)
