@@ -53,9 +53,8 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		return nil, err
 	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
-	if rec.WorldSize > 1 && step.process == 0 {
-		r.NCCL = gpu.NCCL
-	}
+	r.NCCL = sim.NCCL
+	r.Communicators = communicators(rec)
 	r.Depends = dependence(rec)
 	r.OOM = cmp.Or(r.OOM, sim.doubts.full.fails)
 	r.Notes = append(r.Notes, recordedNotes(rec, run, step, r)...)
@@ -178,11 +177,9 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	sim := &Simulation{
 		Recorded: run,
 		Run:      &torch.Run{Log: run.Log, BLAS: run.BLAS, DNN: run.DNN, Workspaces: run.Workspaces},
-		Context:  device.Context(run.BLAS, run.DNN),
+		NCCL:     recordedNCCL(rec, &s),
 	}
-	if rec.WorldSize > 1 {
-		sim.Context += gpu.NCCL
-	}
+	sim.Context = device.Context(run.BLAS, run.DNN) + sim.NCCL
 	if s.process > 0 {
 		sim.Context = s.process
 	}
@@ -237,6 +234,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	if rec.WorldSize > 1 {
 		say(Info, "rank %d of %d GPUs", rec.Rank, rec.WorldSize)
 	}
+	notes = append(notes, ncclNotes(rec, &s, r.NCCL)...)
 	if run.Raced > 0 {
 		say(Info, "DDP's first bucket, %s, may still be there in the next backward pass, until NCCL's watchdog has seen "+
 			"that its all-reduce is over: at most and safe have it", inGiB(run.Raced))

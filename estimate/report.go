@@ -26,12 +26,14 @@ type Report struct {
 	Generation  *Generation    `json:"generation,omitempty"` // of an inference that generates text
 	OOM         *OOM           `json:"oom,omitempty"`        // when a limit is set that the run does not survive
 	// how often the allocator gives all that it has cached back, to ask again: with a limit that the run does not fit
-	Retries int64     `json:"alloc_retries,omitempty"`
-	Phases  []Phase   `json:"phases,omitempty"`
-	Context int64     `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
-	NCCL    int64     `json:"nccl_bytes,omitempty"`    // the part of it that several GPUs working together cost
-	Fits    []Fit     `json:"fits,omitempty"`          // one for each size to fit into
-	WhatIf  []Variant `json:"what_if,omitempty"`       // the same under other settings, when asked for
+	Retries int64   `json:"alloc_retries,omitempty"`
+	Phases  []Phase `json:"phases,omitempty"`
+	Context int64   `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
+	NCCL    int64   `json:"nccl_bytes,omitempty"`    // the part of it that several GPUs working together cost
+	// NCCL's communicators, of a recording that tells of them
+	Communicators []Communicator `json:"communicators,omitempty"`
+	Fits          []Fit          `json:"fits,omitempty"`    // one for each size to fit into
+	WhatIf        []Variant      `json:"what_if,omitempty"` // the same under other settings, when asked for
 	// the same in other ways, the cheapest that fits first, when asked for
 	Ways []Way `json:"ways,omitempty"`
 	// which blocks to checkpoint for it to fit, when asked for

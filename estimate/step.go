@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/program"
@@ -48,6 +49,9 @@ func (s *Step) parse() (caching.Options, error) {
 	}
 	if err := cmp.Or(s.Plan.Check(), s.Generate.Check()); err != nil {
 		return caching.Options{}, err
+	}
+	if s.NCCL > 0 && s.GPUs < 2 {
+		return caching.Options{}, errors.New("what NCCL takes is set, and the number of GPUs is not: at least 2")
 	}
 	return caching.ParseOptions(s.AllocConf)
 }

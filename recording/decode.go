@@ -111,6 +111,12 @@ func (d *decoder) words(word []byte) error {
 		return d.answer(false)
 	case "search":
 		return d.answer(true)
+	case "nccl":
+		return d.nccl()
+	case "communicator":
+		return d.communicator()
+	case "connect":
+		return d.connect()
 	case "end":
 		n, err := d.count("the number of lines")
 		if err == nil && n != d.line-2 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
@@ -74,6 +75,13 @@ var every = []string{
 	`["depends","truth","False",-1,1]`,
 	`["cudnn","input","float16",true,false,2,[4,8,9,9],[6,4,3,3],[4,6,9,9],[1,1],[1,1],12345]`,
 	`["search","forward","float32",false,false,1,[4,8,9,9],[6,8,3,3],[4,6,9,9],[1,1],[1,1],54321,321]`,
+	`["nccl",4,1048576,-1,true]`,
+	`["communicator",[0,1,5]]`,
+	`["communicator",[0]]`,
+	`["connect",0,"ring",[]]`,
+	`["connect",0,"send",[1,5]]`,
+	`["connect",0,"send",[1]]`,
+	`["connect",0,"receive",[1]]`,
 }
 
 func TestRead(t *testing.T) {
@@ -118,6 +126,11 @@ func TestRead(t *testing.T) {
 	answer := Answer{kernels.ConvBackwardInput, kernels.ConvShape{Elem: 2, Float16: true, ChannelsLast: true,
 		Groups: 2, X: []int64{4, 8, 9, 9}, W: []int64{6, 4, 3, 3}, Y: []int64{4, 6, 9, 9}, Stride: []int64{1, 1},
 		Dilation: []int64{1, 1}}, 12345}
+	if got, want := r.Connected(), []gpu.Communicator{{Ranks: 3, Ring: true, Sends: 1, Receives: 1}, {Ranks: 1}}; // of 4 on a host
+	!reflect.DeepEqual(got, want) || !r.Beyond(&r.Communicators[0]) || r.Beyond(&r.Communicators[1]) ||
+		r.NCCL.Buffer != 1<<20 || r.NCCL.Channels != -1 || !r.NCCL.Direct {
+		t.Errorf("communicators %+v, %+v", got, r.NCCL)
+	}
 	if !reflect.DeepEqual(r.Answers, []Answer{answer}) {
 		t.Errorf("answers %+v", r.Answers)
 	}
@@ -223,6 +236,11 @@ func TestRefused(t *testing.T) {
 		{"a phase", whole(`["phase","lunch"]`), `a phase is "lunch", wanted one of forward`},
 		{"a role", whole(`["alloc",0,1]`, `["is",0,"gift","x"]`), `a kind of storage is "gift"`},
 		{"a sum of nothing", whole(`["alloc",0,1]`, `["sum",1]`), "storage 1, of 1"},
+		{"a communicator of nothing", whole(`["communicator",[0]]`), "a communicator before the line nccl"},
+		{"a communicator that is none", whole(`["nccl",8,-1,-1,true]`, `["connect",0,"ring",[]]`), "communicator 0, of 0"},
+		{"a connection", whole(`["nccl",8,-1,-1,true]`, `["communicator",[0]]`, `["connect",0,"tree",[]]`),
+			`a connection is "tree", wanted one of ring`},
+		{"a negative rank", whole(`["nccl",8,-1,-1,true]`, `["communicator",[-1]]`), "a rank is -1"},
 		{"escapes in a message", whole(`["\u001b[31m"]`), `unknown word "\x1b[31m"`},
 		{"a bomb", pack(header, strings.Repeat(" ", 64<<20)), "unpacks to more text"},
 		{"a long string", whole(`["phase","` + strings.Repeat("a", maxName+1) + `"]`), "a string of"},
@@ -264,6 +282,7 @@ func TestMemory(t *testing.T) {
 		"layouts":           func(int) string { return `["meta","",[],[],0]` },
 		"arguments":         func(int) string { return `["call",0,[` + strings.Repeat("0,", 999) + `0],[],-1,-1]` },
 		"calls":             func(int) string { return `["call",0,[],[],-1,-1]` },
+		"communicators":     func(int) string { return `["nccl",8,-1,-1,true]` + "\n" + `["communicator",[1,2,3]]` },
 		"names":             func(i int) string { return `["op","` + itoa(i) + `",""]` },
 	}
 	for name, line := range lines {

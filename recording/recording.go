@@ -62,6 +62,9 @@ type Recording struct {
 	Calls    []Call
 	Values   []Value // arguments and results of all calls, one after the other
 
+	NCCL          *NCCL // nil where the program has no process group, or the recorder wrote nothing of NCCL
+	Communicators []Communicator
+
 	Storages int32 // how many were born; they are numbered from 0 in that order
 }
 

@@ -230,6 +230,7 @@ func (s *scaler) run() (*Recording, error) {
 	a := s.a
 	s.out = &Recording{
 		Header: a.Header, Ops: a.Ops, Frames: a.Frames, Modules: a.Modules, Texts: a.Texts, Storages: a.Storages,
+		NCCL: a.NCCL, Communicators: a.Communicators,
 		Calls: a.Calls, Values: slices.Clone(a.Values), Events: make([]Event, 0, len(a.Events)),
 		Asks: slices.Clone(a.Asks),
 	}

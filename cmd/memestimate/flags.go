@@ -164,7 +164,9 @@ func (r *stepFlags) parallelRows() []flagRow {
 		{"bucket-cap", use, &r.bucket, "DDP's bucket_cap_mb as a size such as 100MiB"},
 		{"gradient-as-bucket-view", use, &p.View, "DDP's setting of that name"},
 		{"static-graph", use, &p.Static, "DDP's static_graph"},
-		{"nccl", use, &r.nccl, "what NCCL takes on the device, in place of 842 MiB, which was measured on two H200s"},
+		{"nccl", training, &r.nccl,
+			"what NCCL takes on the device, in place of 842 MiB, which was measured on two H200s, or of what a recording's\n" +
+				"communicators take there"},
 		{"shard", use, patternValue(&p.Shard),
 			"fully_shard around the modules whose whole name this matches, or around the model's repeated\n" +
 				"blocks: blocks (default where there are some), or around the model alone: none"},

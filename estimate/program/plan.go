@@ -109,7 +109,7 @@ func (p Plan) Check() error {
 	if p.GPUs < 0 || p.GPUs > mostGPUs {
 		return fmt.Errorf("gpus: %d is not a number of GPUs, want 1 to %d", p.GPUs, mostGPUs)
 	}
-	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.Static || p.NCCL != 0) {
+	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.Static) {
 		return errors.New("how several GPUs train together is set, and their number is not: at least 2")
 	}
 	if p.Reentrant && (p.Checkpoint == "" || p.Parallel == FSDP) {

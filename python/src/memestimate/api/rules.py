@@ -35,6 +35,7 @@ from ..pretend import (
     addresses,
     batches,
     buckets,
+    communicators,
     convolutions,
     data_parallel,
     device,
@@ -81,7 +82,11 @@ def _engine(session: Session) -> None:
 
 RULES = Rules(
     handlers=_HANDLERS,
-    namespaces={"bitsandbytes": bitsandbytes.run},
+    namespaces={
+        "bitsandbytes": bitsandbytes.run,
+        "_c10d_functional": parallel.functional,
+        "_dtensor": parallel.functional,
+    },
     composites=_composites,
     on_host=unknown.on_host,
     no_shape=fallback.try_out,
@@ -95,6 +100,7 @@ RULES = Rules(
         data_parallel.install,
         *(
             parallel.install,
+            communicators.install,
             messages.install,
             buckets.install,
             norms.install,

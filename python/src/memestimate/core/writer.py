@@ -22,7 +22,8 @@ from typing import Any
 FORMAT = "memestimate-recording/1"
 _FLUSH = 8192  # lines kept before they are compressed
 _MARKED = 1 << 19  # lines kept so that they can be taken back
-_DEFINITIONS = ('["op"', '["meta"', '["frame"', '["module"', '["note"')  # which later lines take for known
+_TABLES = ("op", "meta", "frame", "module", "nccl", "communicator", "connect")
+_DEFINITIONS = (*(f'["{table}"' for table in _TABLES), '["note"')  # which later lines take for known
 
 
 class Writer:
@@ -37,7 +38,7 @@ class Writer:
         _OPEN.add(self)
         self._file = self._member()
         self._lines: list[str] = [json.dumps({"format": FORMAT} | header)]
-        self._tables: dict[str, dict[Hashable, int]] = {"op": {}, "meta": {}, "frame": {}, "module": {}}
+        self._tables: dict[str, dict[Hashable, int]] = {table: {} for table in _TABLES}
         self._lock = threading.RLock()  # a finalizer may write while a flush is under way
         self._written = 0
         self._freed: list[int] = []  # since the last other event

@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from ..core.session import Session
 from ..core.tensors import tensors
 from ..pretend.buckets import Buckets
+from ..pretend.communicators import Communicators
 from ..values.values import Values
 
 
@@ -28,11 +29,13 @@ def install(session: Session) -> None:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     original = dist.init_process_group
+    communicators = session.part(Communicators)
 
     def init_process_group(backend: str | None = None, *_: Any, **kwargs: Any) -> None:
         world = session.world_size
         if kwargs.get("world_size", -1) > 0 and world == 1:
             world = kwargs["world_size"]
+        communicators.begin(str(backend or ""), kwargs.get("device_id") is not None)
         original(backend="fake", store=FakeStore(), rank=session.rank, world_size=world)
         session.note("distributed", f"a process group of {world} in which only rank {session.rank} runs")
 
@@ -40,14 +43,31 @@ def install(session: Session) -> None:
         """There is no other process whose parameters could differ."""
 
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+        communicators.objects("allgather_", group)
         object_list[:] = [obj] * len(object_list)  # as bytes on the GPU they would have no values
 
-    def gather_object(obj: Any, object_gather_list: list[Any] | None = None, *_: Any, **__: Any) -> None:
+    def gather_object(
+        obj: Any,
+        object_gather_list: list[Any] | None = None,
+        dst: int | None = None,
+        group: Any = None,
+        group_dst: int | None = None,
+    ) -> None:
+        communicators.objects("allgather_", group)  # of their sizes
+        root = (
+            dst or 0
+            if group_dst is None
+            else dist.get_global_rank(group or dist.distributed_c10d._get_default_group(), group_dst)
+        )
+        communicators.objects("gather_", group, root)
         if object_gather_list is not None:
             object_gather_list[:] = [obj] * len(object_gather_list)
 
-    def broadcast_object_list(*_: Any, **__: Any) -> None:
+    def broadcast_object_list(
+        object_list: list[Any], src: int | None = None, group: Any = None, *_: Any, **__: Any
+    ) -> None:
         """What this process has is taken to be what the others have."""
+        communicators.objects("broadcast_", group)
 
     for gather in (all_gather_object, gather_object, broadcast_object_list):
         for module in (dist, dist.distributed_c10d):
@@ -85,6 +105,8 @@ def collective(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs
             first = first[0]
         out = first, work
     session.log(func, _tensors_only(args), {}, ())
+    group = next(torch.distributed.ProcessGroup.unbox(a) for a in args if isinstance(a, torch.ScriptObject))
+    session.part(Communicators).collective(func._schema.name.partition("::")[2], group.group_name, args)
     if func._schema.name == "c10d::allreduce_":
         session.part(Buckets).reduced(list(tensors(args[0])))
     _follow(session, func._schema.name, args)
@@ -92,6 +114,14 @@ def collective(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs
         with torch.no_grad():
             _move(session, func._schema.name, args)
     return out
+
+
+def functional(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take note of a collective that makes its result, as DTensor calls them; it runs by its rule of shapes."""
+    groups = [a for a in (*args, *kwargs.values()) if isinstance(a, str)]
+    if groups:
+        session.part(Communicators).collective(func._schema.name.partition("::")[2], groups[-1])
+    return NotImplemented
 
 
 def _follow(session: Session, name: str, args: tuple[Any, ...]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.recording import Enough
 from ..core.session import Session
+from .communicators import Communicators
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def install(session: Session) -> None:
 
     if not dist.is_available():
         return
-    messages = session.part(Messages)
+    messages, communicators = session.part(Messages), session.part(Communicators)
 
     def rank_of(rank: int | None, group: Any, within: int | None) -> int:
         if within is not None:
@@ -99,14 +100,27 @@ def install(session: Session) -> None:
         return rank
 
     def send_object_list(
-        object_list: list[Any], dst: int | None = None, group: Any = None, *_: Any, group_dst: Any = None, **__: Any
+        object_list: list[Any],
+        dst: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_dst: int | None = None,
+        use_batch: bool = False,
     ) -> None:
-        messages.send(object_list, rank_of(dst, group, group_dst))
+        target = rank_of(dst, group, group_dst)
+        communicators.objects("send", group, target, use_batch)
+        messages.send(object_list, target)
 
     def recv_object_list(
-        object_list: list[Any], src: int | None = None, group: Any = None, *_: Any, group_src: Any = None, **__: Any
+        object_list: list[Any],
+        src: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_src: int | None = None,
+        use_batch: bool = False,
     ) -> int:
         source = rank_of(src, group, group_src)
+        communicators.objects("recv_", group, source, use_batch)
         messages.receive(object_list, source)
         return source
 
