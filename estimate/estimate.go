@@ -31,7 +31,6 @@ type Options struct {
 	BuiltIn bool               // the model is built in, so that runs of this very model were measured
 	Weigh   bool               // list the guesses that the run rests on, and weigh the heaviest
 	Strict  bool               // refuse a model that is not understood in full
-	Prompt  int64              // tokens of each sample that a generated text follows; 0 is what the graph or Dims say
 	Step    *Step              // the run to simulate; nil for none
 }
 

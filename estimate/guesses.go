@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,9 +150,6 @@ func (b *Model) again(without map[string]bool, longest, madeInRun bool) *Model {
 func (b *Model) weigh(g *Guess, s Step, sim *Simulation) error {
 	other := b.again(map[string]bool{g.Name: true}, false, g.madeInRun)
 	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != torch.EveryHead)
-	if errors.Is(err, program.ErrNoCache) { // with this guess decided otherwise no text is generated
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -172,7 +168,7 @@ func (b *Model) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 	}
 	if s.MemoryLimit == 0 && !s.limitedByGPU() && conf.MemoryFraction == 0 {
 		opts, _ := s.options()
-		p, _, err := b.planned(s, &opts)
+		p, err := b.planned(s)
 		if err != nil {
 			return 0, err
 		}

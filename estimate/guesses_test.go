@@ -171,7 +171,7 @@ func TestPeakAllocatedOfTheSameRun(t *testing.T) {
 				}
 				opts, _ := s.options()
 				opts.Like = sim.Run.Log
-				if p, _, err := other.planned(s, &opts); err != nil {
+				if p, err := other.planned(s); err != nil {
 					t.Fatal(err)
 				} else if run, err := torch.Simulate(p, opts); err != nil {
 					t.Fatal(err)

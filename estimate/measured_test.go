@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -158,3 +159,12 @@ func (s spread) String() string {
 func allocated(o outcome) float64 { return o.alloc }
 
 func reserved(o outcome) float64 { return o.reserved }
+
+func readModel(t testing.TB, b []byte, path string) *onnxload.Model {
+	t.Helper()
+	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

@@ -48,7 +48,6 @@ type choices struct {
 type programs struct {
 	of      [kinds]*program.Program
 	nodes   []*onnxload.Node // those that run: what the calls of all programs were recovered from
-	short   *Model           // see atLength
 	largest *Model           // see guessedLargest
 }
 
@@ -63,7 +62,6 @@ const (
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Model, error) {
 	given, asked := m, opt
-	opt.Dims = withPrompt(m, opt)
 	m, saved := module.Fill(m, recover.Facts)
 	m = module.Restore(m, recover.Facts)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})

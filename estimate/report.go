@@ -22,9 +22,8 @@ type Report struct {
 	Gradients   *Size          `json:"gradients,omitempty"`       // of the parameters, when all of them exist
 	Optimizer   *Size          `json:"optimizer_state,omitempty"` // after the first step
 	Peak        *Peak          `json:"peak,omitempty"`
-	GPUs        []OnGPU        `json:"gpus,omitempty"`       // of a process that used several; the rest is of the one with the most
-	Generation  *Generation    `json:"generation,omitempty"` // of an inference that generates text
-	OOM         *OOM           `json:"oom,omitempty"`        // when a limit is set that the run does not survive
+	GPUs        []OnGPU        `json:"gpus,omitempty"` // of a process that used several; the rest is of the one with the most
+	OOM         *OOM           `json:"oom,omitempty"`  // when a limit is set that the run does not survive
 	// how often the allocator gives all that it has cached back, to ask again: with a limit that the run does not fit
 	Retries int64   `json:"alloc_retries,omitempty"`
 	Phases  []Phase `json:"phases,omitempty"`
@@ -69,10 +68,9 @@ type Settings struct {
 	Dims   map[string]int64   `json:"dims,omitempty"`
 	Inputs map[string][]int64 `json:"inputs,omitempty"`
 
-	Mode string `json:"mode,omitempty"` // train, infer or generate
+	Mode string `json:"mode,omitempty"` // train or infer
 	torch.Settings
 	program.Plan
-	Generate
 	GPU string `json:"gpu,omitempty"`
 
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how

@@ -135,7 +135,7 @@ func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 	for _, text := range p.Notes {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
-	r.planned(sim)
+	r.Notes = append(r.Notes, sim.Notes...)
 	r.Notes = append(r.Notes, b.programNotes(s, p)...)
 	return nil
 }
@@ -186,12 +186,6 @@ func (b *Model) programNotes(s Step, p *program.Program) (notes []Note) {
 	return notes
 }
 
-// planned adds what a step that is not the plain one has to tell.
-func (r *Report) planned(sim *Simulation) {
-	r.Notes = append(r.Notes, sim.Notes...)
-	r.Generation = sim.Generation
-}
-
 // simulate simulates a step, or an inference where there is nothing to train: then it changes s, and says why.
 func (b *Model) simulate(s *Step) (sim *Simulation, p *program.Program, why string, err error) {
 	if p, err = b.Program(!s.Infer); err != nil {
@@ -222,9 +216,6 @@ func (t *Settings) describe(s Step, loss string) {
 	t.Mode, t.GPU, t.AllocConf, t.MemoryLimit = "train", s.GPU.ID, s.AllocConf, s.MemoryLimit
 	if t.Settings = s.Settings; s.Infer {
 		t.Mode, t.Settings = "infer", torch.Settings{ChannelsLast: s.ChannelsLast, Benchmark: s.Benchmark}
-		if s.NewTokens > 0 {
-			t.Mode, t.Generate = "generate", s.Generate
-		}
 	} else {
 		t.Plan = s.Plan
 		t.Optimizer, t.Loss = cmp.Or(s.Optimizer, "adamw"), loss

@@ -19,7 +19,6 @@ type Step struct {
 	torch.Settings
 	program.Plan
 	Infer       bool       // an inference under no_grad instead
-	Generate               // of an inference: text that is generated
 	AllocConf   string     // as PYTORCH_CUDA_ALLOC_CONF
 	MemoryLimit int64      // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
 	GPU         gpu.Device // the zero device is the default one without a limit of its memory
@@ -47,7 +46,7 @@ func (s *Step) parse() (caching.Options, error) {
 	if err := s.Settings.Check(); err != nil {
 		return caching.Options{}, err
 	}
-	if err := cmp.Or(s.Plan.Check(), s.Generate.Check()); err != nil {
+	if err := s.Plan.Check(); err != nil {
 		return caching.Options{}, err
 	}
 	if s.NCCL > 0 && s.GPUs < 2 {
@@ -66,8 +65,6 @@ type Simulation struct {
 	Peak     Peak
 	Notes    []Note // on what the plan of the step adds
 	Unknown  int    // nodes that PyTorch's counterpart is not known of: what they save and need is left out
-
-	Generation *Generation // of an inference that generates
 
 	prog      *program.Program              // that ran; nil for a recording
 	config    caching.Config                // that Replay is by
@@ -152,7 +149,7 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	}
 	opts, device := s.options()
 	opts.Known = s.known
-	p, cache, err := b.planned(s, &opts)
+	p, err := b.planned(s)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +194,6 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 		sim.Replay.Allocator = nil
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
-	sim.generates(cache, s)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.config, sim.doubtful = cfg, b.tied != nil || !b.most && p.Doubtful
 	return sim, nil
@@ -215,20 +211,13 @@ func (s *Step) context(d gpu.Device, blas, dnn int) (bytes, nccl int64) {
 	return d.Context(blas, dnn) + nccl, nccl
 }
 
-// planned returns the program that runs in a step, and what generating keeps of it. What generates after the program
-// is added to the options.
-func (b *Model) planned(s Step, opts *torch.Options) (p *program.Program, cache program.Cache, err error) {
-	if p, err = b.program(!s.Infer, s.Autocast()); err != nil {
-		return nil, cache, err
+// planned returns the program that runs in a step.
+func (b *Model) planned(s Step) (*program.Program, error) {
+	p, err := b.program(!s.Infer, s.Autocast())
+	if err != nil || s.Infer {
+		return p, err
 	}
-	if !s.Infer {
-		p, err = s.Plan.Apply(p)
-		return p, cache, err
-	}
-	if s.NewTokens > 0 {
-		return b.generating(s, opts)
-	}
-	return p, cache, nil
+	return s.Plan.Apply(p)
 }
 
 func (s *Step) limitedByGPU() bool { return s.GPU.ID != "" && s.Limited }

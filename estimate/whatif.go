@@ -68,16 +68,6 @@ func trials(opt Options, s Step, of tried) (ts []trial) {
 			add("--gpus 8 --parallel "+scheme, func(s *Step) { s.GPUs, s.Parallel = 8, scheme })
 		}
 	}
-	if s.Infer && s.NewTokens > 0 {
-		for _, cache := range Caches {
-			if cache != cmp.Or(s.Cache, Caches[0]) {
-				add("--kv-cache "+cache, func(s *Step) { s.Cache = cache })
-			}
-		}
-		if s.CacheType != "fp8" {
-			add("--kv-cache-type fp8", func(s *Step) { s.CacheType = "fp8" })
-		}
-	}
 	if of.images && !s.ChannelsLast {
 		add("--channels-last", func(s *Step) { s.ChannelsLast = true })
 	}

@@ -273,8 +273,6 @@ func Setting(s estimate.Settings) string {
 		text = "training as recorded"
 	case s.Recorded:
 		text = "inference as recorded"
-	case s.Mode == "generate":
-		text = fmt.Sprintf("generating %d tokens in %s", s.NewTokens, s.Precision)
 	case s.Mode == "train":
 		text = fmt.Sprintf("training in %s with %s, loss %s", s.Precision, s.Optimizer, s.Loss)
 	}
@@ -287,8 +285,6 @@ func Setting(s estimate.Settings) string {
 		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.DropOutput,
 			"output not kept"}, {s.Benchmark, "cudnn.benchmark"},
 		{s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
-		{s.Cache == "static", "static cache"}, {s.Window > 0, fmt.Sprintf("window of %d", s.Window)},
-		{s.CacheType == "fp8", "cache in fp8"},
 	} {
 		if o.set {
 			text += ", " + o.word

@@ -88,8 +88,7 @@ var (
 	modes = map[string]string{
 		"training": "train", "fit": "train",
 		"inference": "infer", "eval": "infer", "evaluate": "infer", "evaluation": "infer", "predict": "infer",
-		"forward":    "infer",
-		"generation": "generate", "generating": "generate",
+		"forward": "infer",
 		"no-grad": "infer", "inference-mode": "infer", "test": "infer", "validation": "infer", "val": "infer",
 	}
 	zeroGrads = map[string]string{"set-to-none": "none", "set-to-none=true": "none", "set-to-none=false": "zeros",

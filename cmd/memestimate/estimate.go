@@ -159,16 +159,13 @@ func (s *settings) read(e *env, in source) (*onnxload.Model, error) {
 	return in.open(e)
 }
 
-// resizes reports whether --dim or --prompt gives a built-in model another size than its own, or text is generated: one
-// token is another size.
+// resizes reports whether --dim gives a built-in model another size than its own.
 func (s *settings) resizes(in source) bool {
 	if !in.builtIn() {
 		return false
 	}
 	info, err := models.Info(in.arg)
-	return err == nil && slices.ContainsFunc(info.Sizes, func(name string) bool {
-		return s.dims[name] > 0 || s.run.step.NewTokens > 0
-	})
+	return err == nil && slices.ContainsFunc(info.Sizes, func(name string) bool { return s.dims[name] > 0 })
 }
 
 func count(n int, what string) string {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
 )
@@ -16,7 +15,6 @@ type scope int
 
 const (
 	training    scope = 1 << iota // a training step alone
-	generating                    // generating text alone
 	inRecording                   // none that is inRecording: the recording has it already
 )
 
@@ -104,17 +102,8 @@ func (r *stepFlags) rows() []flagRow {
 		{"optimizer", training | inRecording, optimizerValue(&s.Optimizer),
 			"optimizer of torch.optim: " + strings.Join(plainNames(torch.Optimizers), ", ") +
 				";\nsome take settings, as in adamw-fused or sgdm-nesterov"},
-		{"mode", inRecording, &oneOf{"mode", &r.mode, []string{"train", "infer", "generate"}},
-			"a training step, an inference under no_grad, or text by model.generate(): train, infer, generate"},
-		{"prompt", generating, &r.prompt, "with --mode generate: the tokens of each sample that are read first"},
-		{"new-tokens", 0, &s.NewTokens,
-			"with --mode generate: so many tokens are made after them, with a cache of keys and values"},
-		{"kv-cache", generating, &oneOf{"kv-cache", &s.Cache, estimate.Caches},
-			"the cache, as cache_implementation: dynamic, static (not compiled)"},
-		{"sliding-window", generating, &s.Window,
-			"the cache keeps so many tokens, as a model's sliding_window; 0 keeps all"},
-		{"kv-cache-type", generating, &oneOf{"kv-cache-type", &s.CacheType, estimate.CacheTypes},
-			"element type of the cache: auto (that of --precision), fp8"},
+		{"mode", inRecording, &oneOf{"mode", &r.mode, []string{"train", "infer"}},
+			"a training step, or an inference under no_grad: train, infer"},
 		{"loss", training | inRecording, &oneOf{"loss", &s.Loss, torch.Losses},
 			"criterion: " + strings.Join(torch.Losses, ", ") +
 				";\nauto is cross entropy where the output is class scores, else the mean"},

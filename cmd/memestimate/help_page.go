@@ -47,7 +47,7 @@ var firstFlags = map[string]string{
 	"dim":       "size of another open dimension, such as sequence=512",
 	"precision": "fp32 (default), amp-bf16, amp-fp16, bf16, fp16",
 	"optimizer": "adamw (default), adam, sgd, sgdm, adafactor, ...",
-	"mode":      "train (default), infer or generate",
+	"mode":      "train (default) or infer",
 	"gpu":       "does it fit this one? 4090, a100-80gb, ... or auto",
 	"budget":    "does it fit this size? such as 24GiB",
 	"what-if":   "try other precisions, optimizers, layouts, batches",

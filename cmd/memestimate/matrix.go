@@ -274,7 +274,7 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 	s = o.own(s)
 	opt := s.options(o.in)
 	opt.Step = step
-	key := fmt.Sprint(opt.Batch, opt.Dims, opt.Inputs, opt.Prompt) // maps print in the order of their keys
+	key := fmt.Sprint(opt.Batch, opt.Dims, opt.Inputs) // maps print in the order of their keys
 	b := o.bound[key]
 	if b == nil {
 		if len(o.m.Values) >= manyValues {

@@ -8,7 +8,7 @@ import (
 // options returns the settings as the library takes them.
 func (s *settings) options(in source) estimate.Options {
 	return estimate.Options{Name: in.name, BuiltIn: in.builtIn(), Batch: s.batch, Dims: s.dims, Inputs: s.inputs,
-		Prompt: int64(s.run.prompt), Strict: s.strict, Without: s.assume.names()}
+		Strict: s.strict, Without: s.assume.names()}
 }
 
 func (s *settings) shapeOptions() shape.Options {

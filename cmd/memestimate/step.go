@@ -16,7 +16,6 @@ import (
 type stepFlags struct {
 	step    estimate.Step
 	mode    string
-	prompt  int
 	foreach bool
 	zero    string
 	scaler  string
@@ -35,11 +34,6 @@ func (r *stepFlags) contradiction() error {
 	if l, ok := mode.Value.(*listValue); ok && len(l.given) > 0 {
 		modes = l.given
 	}
-	for _, name := range flagsOf(generating, r.rows()) {
-		if r.given.Lookup(name).Changed && !slices.Contains(modes, "generate") && r.step.NewTokens == 0 {
-			return usagef("--%s is for generating text: --mode generate", name)
-		}
-	}
 	if !mode.Changed || slices.Contains(modes, "train") {
 		return nil
 	}
@@ -56,11 +50,7 @@ func (r *stepFlags) defaults(fs *pflag.FlagSet) {
 	r.given = fs
 	r.mode, r.zero, r.scaler, r.foreach, r.reshard = "train", "none", "auto", true, true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
-	r.step.Cache, r.step.CacheType = "dynamic", "auto"
 }
-
-// mostTokens is more than any model reads.
-const mostTokens = 1 << 24
 
 // asked returns the step that the flags describe. Only --gpu auto looks at this machine.
 func (r *stepFlags) asked(e *env) (*estimate.Step, error) {
@@ -70,18 +60,6 @@ func (r *stepFlags) asked(e *env) (*estimate.Step, error) {
 	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == torch.AMPFP16
 	s.MemoryLimit = int64(r.limit)
 	s.NoReshard = !r.reshard
-	switch {
-	case s.NewTokens < 0 || s.NewTokens > estimate.MostNewTokens:
-		return nil, usagef("--new-tokens %d is not a number of tokens, want 1 to %d", s.NewTokens, estimate.MostNewTokens)
-	case r.prompt < 0 || r.prompt > mostTokens || r.prompt == 0 && r.given.Lookup("prompt").Changed:
-		return nil, usagef("--prompt %d is not a number of tokens, want 1 to %d", r.prompt, mostTokens)
-	case s.Window < 0 || s.Window > mostTokens || s.Window == 1:
-		return nil, usagef("--sliding-window %d is not a number of tokens, want 2 to %d", s.Window, mostTokens)
-	case r.mode == "generate" && s.NewTokens == 0:
-		return nil, usagef("--mode generate needs --new-tokens N")
-	case s.NewTokens > 0 && !s.Infer:
-		return nil, usagef("--new-tokens is for generating text: --mode generate")
-	}
 	s.Bucket, s.NCCL = int64(r.bucket), int64(r.nccl)
 	if err := s.Plan.Check(); err != nil {
 		return nil, usagef("%v", err)

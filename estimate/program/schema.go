@@ -132,9 +132,6 @@ var operators = index([]Operator{
 	{"sdpa", 3, 4, TakesNumbers | Product | Attention, attends},
 	{"native_attention", 4, 6, Tuple, attendsToItself}, // x, weights and biases of both projections, a mask
 	{"attention_end", 3, 5, Tuple, endsAttention},      // queries, keys, values, scaled queries, weights
-	{"cache_mask", 0, 0, 0, nil},
-	{"cache", 2, 2, 0, nil},
-	{"repeat_kv", 2, 2, TakesNumbers, nil},
 	{"lstm", 1, many, TakesNumbers | Tuple, recurs},
 	{"gru", 1, many, TakesNumbers | Tuple, recurs},
 	{"rnn", 1, many, TakesNumbers | Tuple, recurs},

@@ -17,7 +17,7 @@ type op struct {
 
 // opTables lists the operators by family.
 var opTables = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
-	cacheOps, rnnOps, einsumOps, mathOps, fftOps, deformOps, opaqueOps}
+	rnnOps, einsumOps, mathOps, fftOps, deformOps, opaqueOps}
 
 // rowsByName indexes the opTables.
 func rowsByName() map[string]*op {

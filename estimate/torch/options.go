@@ -92,15 +92,14 @@ func (s Settings) Autocast() bool { return s.Precision.autocast() != program.Und
 // Options say how a program is run. The zero value is an inference in float32 on the default device.
 type Options struct {
 	Settings
-	Train      bool
-	Steps      int  // training steps or inferences to run; 0 is 3 in training, 2 in inference
-	EveryStep  bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
-	Replicas   Replicas
-	Shards     Shards
-	Generation Generation
-	Tensors    bool        // keep what each block is for: Run.Tensor
-	GPU        *gpu.Device // nil is the default one
-	Known      Known       // of an earlier run on the same device
+	Train     bool
+	Steps     int  // training steps or inferences to run; 0 is 3 in training, 2 in inference
+	EveryStep bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
+	Replicas  Replicas
+	Shards    Shards
+	Tensors   bool        // keep what each block is for: Run.Tensor
+	GPU       *gpu.Device // nil is the default one
+	Known     Known       // of an earlier run on the same device
 	// of a run of the same program under the same Options, but for how long Python's variables live: see Run.Same
 	Like *timeline.Log
 	// memory that an earlier run is through with, which this one takes and leaves to the next; two at a time need two

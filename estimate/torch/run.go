@@ -48,8 +48,7 @@ type run struct {
 	ddp    *reducer  // nil without DistributedDataParallel
 	shards *sharding // nil without FSDP2
 
-	generator *generator // nil where nothing is generated
-	stream    uint8      // that memory is asked for on
+	stream uint8 // that memory is asked for on
 
 	err error // the first that happened: what follows it does not count
 

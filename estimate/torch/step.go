@@ -23,8 +23,6 @@ type Run struct {
 	BLAS    int             // threads that used cuBLAS
 	DNN     int             // threads that used cuDNN
 	Guesses []program.Guess // that the run rests on: the program's, and how long its values live
-	Prompt  int64           // of generated text: tokens of each sample before it
-	Cache   int64           // likewise: bytes of its cache at its largest
 
 	// Workspaces are other sizes of the convolutions' workspaces, by plan less 1 (timeline.Event.Plan): what they
 	// would be, had cuDNN chosen its engines as single trees of the forests do that stand for its choice. None
@@ -73,8 +71,6 @@ func Simulate(p *program.Program, opts Options) (*Run, error) {
 	}
 	if opts.Train {
 		err = r.train(values, params)
-	} else if opts.Generation.NewTokens > 0 {
-		err = r.generate(values)
 	} else {
 		err = r.infer(values)
 	}
@@ -125,9 +121,6 @@ func (r *run) result() *Run {
 	}
 	if r.ddp != nil {
 		run.race = r.ddp.race
-	}
-	if g := r.generator; g != nil {
-		run.Prompt, run.Cache = g.prompt, g.largest
 	}
 	if opts.Brief {
 		return run
@@ -231,16 +224,6 @@ func (r *run) takeOutputs(values []*tensor) []*tensor {
 		outs[i] = t
 	}
 	return outs
-}
-
-// takeFirst takes over the reference to the first output and drops the others: nil where there is none.
-func (r *run) takeFirst(values []*tensor) *tensor {
-	outs := r.takeOutputs(values)
-	if len(outs) == 0 {
-		return nil
-	}
-	r.releaseAll(outs[1:])
-	return outs[0]
 }
 
 func (r *run) infer(values []*tensor) error {

@@ -126,7 +126,7 @@ var patterns = sync.OnceValue(func() map[string]string {
 	out := map[string]string{"gpu": known, "fits": known}
 	for key, names := range map[string][]string{
 		"optimizer": torch.Optimizers, "loss": torch.Losses, "precision": precisions,
-		"mode": {"train", "infer", "generate"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
+		"mode": {"train", "infer"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
 	} {
 		out[key] = spelling.Pattern(key, names)
 	}

@@ -157,15 +157,6 @@ func Float32s(name string, v ...float32) Tensor {
 	return Tensor{Name: name, DType: onnxload.Float32, Dims: []int64{int64(len(v))}, Raw: raw, HasRaw: true}
 }
 
-// Float64s returns a one-dimensional tensor of float64, as raw_data.
-func Float64s(name string, v ...float64) Tensor {
-	var raw []byte
-	for _, x := range v {
-		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(x))
-	}
-	return Tensor{Name: name, DType: onnxload.Float64, Dims: []int64{int64(len(v))}, Raw: raw, HasRaw: true}
-}
-
 // Scalar returns t without dimensions.
 func (t Tensor) Scalar() Tensor {
 	t.Dims = nil

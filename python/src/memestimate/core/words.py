@@ -71,8 +71,6 @@ MODES: dict[str, str] = {
     "evaluation": "infer",
     "fit": "train",
     "forward": "infer",
-    "generating": "generate",
-    "generation": "generate",
     "inference": "infer",
     "inference-mode": "infer",
     "no-grad": "infer",
