@@ -59,7 +59,7 @@ func TestBombs(t *testing.T) {
 		write(t, path, string(data))
 		files = append(files, path)
 	}
-	commands := []string{"X", "table X", "shapes X", "fit X --gpu t4", "diff HONEST X", "diff X HONEST",
+	commands := []string{"X", "table X", "fit X --gpu t4", "diff HONEST X", "diff X HONEST",
 		"compare X HONEST", "compare HONEST X", "snapshot show X", "snapshot top X", "check --config X"}
 	for _, file := range files {
 		for _, command := range commands {

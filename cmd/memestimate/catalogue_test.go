@@ -42,7 +42,7 @@ var catalogueCommands = func() (all [][]string) {
 		{"MODEL --snapshot SNAPSHOT --loss mse --precision amp-bf16", "text"},
 		{"MODEL --gpu t4 --ways", "text json"},
 		{"table MODEL", "text markdown csv json"}, {"table MODEL --depth 1 --sort saved", "text"},
-		{"shapes MODEL", "text markdown csv json"}, {"fit MODEL --gpu t4", "text markdown csv json"},
+		{"fit MODEL --gpu t4", "text markdown csv json"},
 		{"diff HONEST MODEL", "text markdown csv json"}, {"diff MODEL HONEST", "text"},
 		{"compare MODEL RECORDED", "text markdown json"},
 		{"check --config BUDGET", "text markdown csv json"},
@@ -270,7 +270,7 @@ func (c *catalogued) file(t *testing.T, dir string) {
 	name := filepath.Base(dir)
 	var sizes []string
 	worst, bound := int64(0), memoryBase+memoryFactor*st.Size()
-	if out, errs, code := c.run(t, "shapes", model); code == exitUsage {
+	if out, errs, code := c.run(t, "table", model); code == exitUsage {
 		if sizes = []string{"--batch", "2"}; strings.Contains(errs+out, "batch of") {
 			sizes = nil
 		}

@@ -55,7 +55,7 @@ func TestWritingUnderFaults(t *testing.T) {
 	writers := [][]string{
 		{"conv_example", "--output", "FILE"}, {"conv_example", "--format", "html", "--output", "FILE"},
 		{"conv_example", "--snapshot", "FILE"}, {"snapshot", "show", pickle, "--format", "json", "--output", "FILE"},
-		{"shapes", "conv_example", "--format", "csv", "--output", "FILE"},
+		{"table", "conv_example", "--format", "csv", "--output", "FILE"},
 		{"check", "--config", filepath.Join(dir, "budget.yaml"), "--format", "markdown", "--output",
 			"FILE"}, // a comment
 	}

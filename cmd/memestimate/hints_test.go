@@ -43,7 +43,6 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"resnet18 --batch 2 --what-if --format modelsize", "--what-if has no place in --format modelsize"},
 		{"resnet18 --batch 2 --confidence safe", "--confidence goes with --budget or --gpu"},
 		{"table resnet18 --batch 2 --format json --top 3", "--top has no place in --format json"},
-		{"shapes resnet18 --optimizer sgd", "unknown flag: --optimizer"},
 		{"devices --interval 5s", "--interval goes with --watch"},
 		{"run --need 1GiB --format json -- true", "run: --format goes with --print"},
 		{"run --need 1GiB --print --verbose", "run: --print says what would be chosen"},
@@ -144,7 +143,7 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 		"comment -o memestimate.yaml", "comment -o m.onnx",
 		"m.onnx --snapshot m.onnx", "fit m.onnx --memory 1GiB -o m.onnx", "table m.onnx -o m.onnx",
 		"diff m.onnx m.onnx -o m.onnx", "compare m.onnx s.pickle -o s.pickle", "compare m.onnx s.pickle -o m.onnx",
-		"trace m.onnx -o m.onnx -- true", "snapshot show s.pickle -o s.pickle", "shapes m.onnx -o ./m.onnx",
+		"trace m.onnx -o m.onnx -- true", "snapshot show s.pickle -o s.pickle", "table m.onnx -o ./m.onnx",
 	} {
 		_, stderr, code := try(t, strings.Fields(args)...)
 		if code != exitUsage && code != exitLauncher || !strings.Contains(stderr, "would replace a file that is read") {

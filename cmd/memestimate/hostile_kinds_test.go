@@ -58,8 +58,8 @@ func TestHostileNames(t *testing.T) {
 				{Op: "Op" + n, In: []string{"h" + n}, Out: []string{"y" + n}, Name: n, Domain: n}}}
 		write(t, file, string(Model{Opset: 17, Producer: n, Graph: g}.Bytes()))
 		for _, args := range [][]string{{file, "--full", "--stats"}, {file, "--format", "markdown"},
-			{file, "--format", "csv"}, {file, "--format", "html"}, {file, "--strict"}, {"table", file}, {"shapes", file},
-			{"shapes", file, "--format", "markdown"},
+			{file, "--format", "csv"}, {file, "--format", "html"}, {file, "--strict"}, {"table", file},
+			{"table", file, "--format", "markdown"},
 			{"conv_example", "--precision", n}, {"conv_example", "--dim", n + "=3"}, {n},
 			{"conv_example", "--freeze", n}, {"conv_example", "--gpu", n}} {
 			out, errs, code := runHere(nil, args...)

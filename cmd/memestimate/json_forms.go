@@ -26,7 +26,6 @@ const (
 	estimateForm     = estimate.Schema
 	diffForm         = diff.Schema
 	tableForm        = "memestimate-table/1"
-	shapesForm       = "memestimate-shapes/1"
 	fitForm          = "memestimate-fit/1"
 	checkForm        = gate.Schema
 	compareForm      = "memestimate-compare/1"
@@ -50,12 +49,6 @@ const (
 type tableJSON struct {
 	Schema string         `json:"schema"`
 	Layers []module.Layer `json:"layers"`
-}
-
-// shapesJSON is the answer of shapes, which writes it without gathering it first.
-type shapesJSON struct {
-	Schema string               `json:"schema"`
-	Values map[string]valueType `json:"values"`
 }
 
 // modelList is the answer of models.

@@ -28,7 +28,6 @@ var jsonForms = map[string]struct {
 }{
 	"estimate":        {estimateForm, estimate.Report{}},
 	"table":           {tableForm, tableJSON{}},
-	"shapes":          {shapesForm, shapesJSON{}},
 	"fit":             {fitForm, estimate.Fitting{}},
 	"diff":            {diffForm, diff.Diff{}},
 	"check":           {checkForm, gate.Result{}},
@@ -52,7 +51,6 @@ var jsonForms = map[string]struct {
 // otherwise are the schemas of types that write themselves, and of those that may be several.
 var otherwise = map[reflect.Type]*infer.Schema{
 	reflect.TypeFor[estimate.Statistics](): {Type: "object", AdditionalProperties: &infer.Schema{Type: "integer"}},
-	reflect.TypeFor[extent]():              {Types: []string{"integer", "string", "null"}},
 	reflect.TypeFor[[]byte]():              {Types: []string{"null", "string"}, ContentEncoding: "base64"},
 }
 
@@ -187,7 +185,6 @@ func TestOutputsAreValid(t *testing.T) {
 		{"estimate", []string{"resnet18", "--batch", "8", "--gpu", "t4", "--budget", "1GiB", "--what-if", "--stats"}, 1},
 		{"estimate", []string{"resnet18", "--batch", "800", "--memory-limit", "1GiB"}, 1},
 		{"table", []string{"table", "resnet18", "--batch", "8"}, 0},
-		{"shapes", []string{"shapes", "resnet18"}, 0},
 		{"fit", []string{"fit", "resnet18", "--gpu", "t4"}, 0},
 		{"diff", []string{"diff", "resnet18", "resnet50", "--batch", "1,8"}, 0},
 		{"check", []string{"check", "-c", config}, 3},

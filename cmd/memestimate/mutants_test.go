@@ -19,7 +19,7 @@ import (
 var mutantCommands = [][]string{
 	{"MODEL", "--batch", "2"}, {"MODEL", "--mode", "infer", "--batch", "1"}, {"table", "MODEL", "--batch", "2"}, {"table",
 		"MODEL", "--format", "csv"},
-	{"shapes", "MODEL"}, {"shapes", "MODEL", "--format", "json"}, {"fit", "MODEL", "--gpu", "t4"}, {"diff", "ORIGINAL",
+	{"table", "MODEL", "--format", "json"}, {"fit", "MODEL", "--gpu", "t4"}, {"diff", "ORIGINAL",
 		"MODEL", "--batch", "2"},
 	{"MODEL", "--batch", "2", "--format", "json", "--precision", "amp-bf16"},
 	{"MODEL", "--batch", "2", "--format", "markdown"}, {"MODEL", "--batch", "2", "--format", "html"}, {"MODEL", "--batch",

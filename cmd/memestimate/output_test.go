@@ -138,7 +138,7 @@ func (f *failAt) Write(p []byte) (int, error) {
 
 // Wherever writing fails, the exit code says so.
 func TestEveryWriteIsChecked(t *testing.T) {
-	for _, args := range []string{"conv_example", "table conv_example --format csv", "shapes conv_example --format json",
+	for _, args := range []string{"conv_example", "table conv_example --format csv", "table conv_example --format json",
 		"models", "--help", "help table", "completion bash", "completion zsh", "ops --format markdown", "version"} {
 		full, _, code := try(t, strings.Fields(args)...)
 		if code != exitOK {
@@ -194,7 +194,7 @@ func TestErrorsDoNotAct(t *testing.T) {
 	}}.Bytes()
 	var stdout, stderr bytes.Buffer
 	e := &env{stdin: bytes.NewReader(b), stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
-	if code := run(context.Background(), e, []string{"shapes", "-"}); code != exitInput {
+	if code := run(context.Background(), e, []string{"table", "-"}); code != exitInput {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	line := strings.TrimSuffix(stderr.String(), "\n")

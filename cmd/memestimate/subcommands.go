@@ -19,7 +19,6 @@ func subcommands() []subcommand {
 	return append([]subcommand{
 		{"table", tableCommand},
 		{"fit", fitCommand},
-		{"shapes", shapesCommand},
 		{"models", modelsCommand},
 		{"ops", opsCommand},
 		{"gpus", gpusCommand},

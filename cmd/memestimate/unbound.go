@@ -111,8 +111,7 @@ func (s *settings) commandWith(command string, in source, batch int64, flags []s
 	args = append(args, otherFlags(typed.run.given)...)
 	if more := len(flags) - maxOpen; more > 0 {
 		args = append(args, flags[:maxOpen]...)
-		return fmt.Sprintf("%s, and so for %s more, which memestimate shapes %s lists",
-			strings.Join(args, " "), report.Count(int64(more)), hintArg(in.arg))
+		return fmt.Sprintf("%s, and so for %s more", strings.Join(args, " "), report.Count(int64(more)))
 	}
 	return strings.Join(append(args, flags...), " ") + in.after
 }
