@@ -54,16 +54,20 @@ func (s *Snapshot) native(frames []uint32) string {
 // plumbing begins the names of frames that every allocation has.
 var plumbing = []string{"torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::"}
 
-// SiteOf names the place that made an allocation: its Site, or with user its
-// UserSite.
-func (s *Snapshot) SiteOf(l Live, user bool) string {
-	switch {
-	case l.Event < 0 && len(s.Stack(l.Stack)) == 0:
+// SiteOf names the place that made an allocation: its Site.
+func (s *Snapshot) SiteOf(l Live) string {
+	if l.Event < 0 && len(s.Stack(l.Stack)) == 0 {
 		return Earlier
-	case user:
-		return s.UserSite(l.Stack)
 	}
 	return s.Site(l.Stack)
+}
+
+// UserSiteOf names it by its UserSite.
+func (s *Snapshot) UserSiteOf(l Live) string {
+	if site := s.SiteOf(l); site == Earlier {
+		return site
+	}
+	return s.UserSite(l.Stack)
 }
 
 // UserSite names the innermost frame that lies in no installed package, or Site

@@ -60,7 +60,7 @@ func TestBombs(t *testing.T) {
 		files = append(files, path)
 	}
 	commands := []string{"X", "table X", "fit X --gpu t4", "diff HONEST X", "diff X HONEST",
-		"compare X HONEST", "compare HONEST X", "snapshot show X", "snapshot top X", "check --config X"}
+		"compare X HONEST", "compare HONEST X", "snapshot show X", "check --config X"}
 	for _, file := range files {
 		for _, command := range commands {
 			refused(t, strings.NewReplacer("X", file, "HONEST", honest).Replace(command))

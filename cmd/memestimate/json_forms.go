@@ -15,7 +15,6 @@ import (
 	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/models"
-	"github.com/memestimate/memestimate/snapshot"
 )
 
 //go:generate go test . -run TestSchemasPublished -update
@@ -23,26 +22,23 @@ import (
 // Names of the forms that JSON has here, each of one command. An estimate has the program's own. Fields may be added
 // to a form; none changes its meaning. docs/schema has a JSON Schema of each.
 const (
-	estimateForm     = estimate.Schema
-	diffForm         = diff.Schema
-	tableForm        = "memestimate-table/1"
-	fitForm          = "memestimate-fit/1"
-	checkForm        = gate.Schema
-	compareForm      = "memestimate-compare/1"
-	devicesForm      = "memestimate-devices/1"
-	runForm          = "memestimate-run/1"
-	traceForm        = "memestimate-trace/1"
-	modelsForm       = "memestimate-models/1"
-	opsForm          = "memestimate-ops/1"
-	gpusForm         = "memestimate-gpus/1"
-	slurmForm        = "memestimate-slurm/1"
-	whereForm        = "memestimate-where/1"
-	showForm         = "memestimate-snapshot-show/1"
-	topForm          = "memestimate-snapshot-top/1"
-	snapshotDiffForm = "memestimate-snapshot-diff/1"
-	replayForm       = "memestimate-snapshot-replay/1"
-	explainForm      = "memestimate-explain/1"
-	errorForm        = "memestimate-error/1"
+	estimateForm = estimate.Schema
+	diffForm     = diff.Schema
+	tableForm    = "memestimate-table/1"
+	fitForm      = "memestimate-fit/1"
+	checkForm    = gate.Schema
+	compareForm  = "memestimate-compare/1"
+	devicesForm  = "memestimate-devices/1"
+	runForm      = "memestimate-run/1"
+	traceForm    = "memestimate-trace/1"
+	modelsForm   = "memestimate-models/1"
+	opsForm      = "memestimate-ops/1"
+	gpusForm     = "memestimate-gpus/1"
+	slurmForm    = "memestimate-slurm/1"
+	whereForm    = "memestimate-where/1"
+	showForm     = "memestimate-snapshot-show/1"
+	explainForm  = "memestimate-explain/1"
+	errorForm    = "memestimate-error/1"
 )
 
 // tableJSON is the answer of table: the layers of an estimate.
@@ -96,32 +92,6 @@ type chosenPart struct {
 	UUID  string `json:"uuid"`
 	Index int    `json:"index"`
 	Bytes uint64 `json:"bytes"`
-}
-
-// topList is the answer of snapshot top.
-type topList struct {
-	Schema string           `json:"schema"`
-	File   string           `json:"file"`
-	Device int              `json:"device"`
-	Event  int              `json:"event"`
-	Count  int              `json:"count"`
-	Bytes  int64            `json:"bytes"`
-	Groups []snapshot.Group `json:"groups"`
-}
-
-// snapshotDiff is the answer of snapshot diff.
-type snapshotDiff struct {
-	Schema  string                      `json:"schema"`
-	Figures map[string]map[string]int64 `json:"figures"`
-	Places  []snapshot.Delta            `json:"places"`
-}
-
-// replayJSON is the answer of snapshot replay.
-type replayJSON struct {
-	Schema string     `json:"schema"`
-	File   string     `json:"file"`
-	Device int        `json:"device"`
-	Runs   []replayed `json:"runs"`
 }
 
 // errorJSON is an error, on stderr, where the answer would be JSON.

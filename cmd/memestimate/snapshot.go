@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,10 +19,9 @@ import (
 func snapshotCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot COMMAND",
-		Short: "Read, compare, replay and draw PyTorch memory snapshots",
-		Long: `Read, compare, replay and draw the files that torch.cuda.memory._dump_snapshot writes,
-gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
-		Args: cobra.ArbitraryArgs,
+		Short: "Read and draw PyTorch memory snapshots",
+		Long:  `Read and draw the files that torch.cuda.memory._dump_snapshot writes, gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("snapshot: no command given").withHint("memestimate snapshot --help lists them; memestimate " +
@@ -38,7 +35,6 @@ gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
 		},
 	}
 	cmd.AddCommand(snapshotShowCommand(e), snapshotHTMLCommand(e))
-	cmd.AddCommand(machineSnapshotCommands(e)...)
 	return cmd
 }
 
@@ -144,39 +140,6 @@ func history(s *snapshot.Snapshot, arg string, device int) (*snapshot.History, e
 		return nil, fail(exitInput, "%s: %w", quoteArg(arg), err)
 	}
 	return h, nil
-}
-
-// moment turns --at into the event of a file after which to look.
-func moment(s *snapshot.Snapshot, h *snapshot.History, arg string, events int, at string) (int, error) {
-	switch at {
-	case "peak":
-		return h.Allocated.Event, nil
-	case "end":
-		return events - 1, nil
-	case "start":
-		return -1, nil
-	case "oom":
-		if len(h.OOMs) == 0 {
-			return 0, fail(exitNo, "%s: no allocation failed in this recording", quoteArg(arg))
-		}
-		return h.OOMs[0].Event, nil
-	}
-	if edge, name, ok := strings.Cut(at, ":"); ok && (edge == "begin" || edge == "end") {
-		first, last, found := s.Range(h.Device, name)
-		switch {
-		case !found:
-			return 0, fail(exitNo, "%s: the program marked no range %s", quoteArg(arg), quoteArg(name))
-		case edge == "begin":
-			return first, nil
-		}
-		return last, nil
-	}
-	n, err := strconv.Atoi(at)
-	if err != nil || n < 0 || n >= events {
-		return 0, usagef("%s: --at %q, wanted peak, end, start, oom, begin:NAME, end:NAME or the number of an event below %d",
-			quoteArg(arg), at, events)
-	}
-	return n, nil
 }
 
 // eventName says which event it was: "event 812 (alloc)".

@@ -32,6 +32,7 @@ type (
 		OOMs          []oomJSON               `json:"ooms"`
 		MoreOOMs      int                     `json:"more_ooms"` // failures at further places, which are not explained
 		Exact         bool                    `json:"exact"`
+		Places        []snapshot.Group        `json:"places"` // what held memory at the peak, by the innermost frame of Python
 		Doubts        []string                `json:"doubts"`
 	}
 	showJSON struct {
@@ -109,12 +110,23 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 		j.Actions[s.ActionName(a.Action)] = a.Count
 		j.Events += a.Count
 	}
-	var err2 error
-	if j.OOMs, j.MoreOOMs, err2 = oomsOf(s, h); err2 != nil {
-		return deviceJSON{}, fail(exitInput, "%s: %w", quoteArg(arg), err2)
+	at := h.Allocated.Event
+	if !h.Recorded {
+		at = -1
+	}
+	live, err := s.LiveAt(device, at)
+	if err == nil {
+		j.Places = append([]snapshot.Group{}, snapshot.GroupBy(live, s.SiteOf)...)
+		j.OOMs, j.MoreOOMs, err = oomsOf(s, h)
+	}
+	if err != nil {
+		return deviceJSON{}, fail(exitInput, "%s: %w", quoteArg(arg), err)
 	}
 	return j, nil
 }
+
+// mostPlaces is how many places a text names.
+const mostPlaces = 10
 
 // text writes the report for people.
 func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
@@ -159,6 +171,13 @@ func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
 		} else {
 			p.size("peak", d.PeakAllocated.Bytes, "allocated, at "+eventName(s, d.Device, d.PeakAllocated.Event))
 			p.size("", d.PeakReserved.Bytes, "reserved, at "+eventName(s, d.Device, d.PeakReserved.Event))
+		}
+		for i, g := range d.Places[:min(len(d.Places), mostPlaces)] {
+			p.line("%-12s  %12s  in %s  %s", map[bool]string{true: "held then by"}[i == 0], report.Size(g.Bytes),
+				report.Count(int64(g.Count)), report.Show(g.Label, 0))
+		}
+		if n := len(d.Places) - mostPlaces; n > 0 {
+			p.line("%-12s  and %s more places: --format json has them", "", report.Count(int64(n)))
 		}
 		p.line("%-12s  %s", "events", report.Count(int64(d.Events)))
 		for _, a := range s.Actions(d.Device) {

@@ -21,8 +21,6 @@ func TestTextFitsTheTerminal(t *testing.T) {
 		"diff resnet18 resnet50 --batch 1,32 --precision fp32,amp-bf16", "models", "ops",
 		"compare resnet50 ../../snapshot/testdata/resnet50_seed.pickle.gz --batch 1 --optimizer sgdm",
 		"snapshot show ../../snapshot/testdata/resnet50_seed.pickle.gz",
-		"snapshot top ../../snapshot/testdata/resnet50_seed.pickle.gz",
-		"snapshot diff ../../snapshot/testdata/mem_track_0.pickle.gz ../../snapshot/testdata/mem_track_3_more.pickle.gz",
 		"--help", "table --help", "run --help", "help snapshot",
 	} {
 		for _, width := range []int{40, 57, 80, 120} {

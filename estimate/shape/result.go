@@ -49,12 +49,6 @@ func (r *Result) Type(id onnxload.ValueID) Type {
 	return r.f.typeOf(id)
 }
 
-// Shared returns where the type of a value is kept: values with the same pointer have the same type, which is not to
-// be changed. Nil stands for the type of which nothing is known, as of onnxload.NoValue.
-func (r *Result) Shared(id onnxload.ValueID) *Type {
-	return r.f.types[id]
-}
-
 // Value returns the value of a small constant tensor, which it reads from the file
 // if nothing needed it so far; nil when it is too large, stripped or not constant, and for onnxload.NoValue.
 // It is not safe for concurrent use.

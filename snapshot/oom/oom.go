@@ -142,7 +142,7 @@ func (f *Failure) hold(s *snapshot.Snapshot, h *snapshot.History, live []snapsho
 	}
 	places := map[key]*place{}
 	for _, l := range live {
-		k := key{site: s.SiteOf(l, true), phase: s.Phase(l.Stack)}
+		k := key{site: s.UserSiteOf(l), phase: s.Phase(l.Stack)}
 		_, k.caller = s.UserSites(l.Stack)
 		p := places[k]
 		if p == nil {

@@ -12,22 +12,10 @@ import (
 	"github.com/memestimate/memestimate/snapshot"
 )
 
-// A Result is what one replay came to. All sizes are in bytes.
+// A Result is what one replay came to.
 type Result struct {
-	Conf string // PYTORCH_CUDA_ALLOC_CONF
-
-	// The peaks over the recorded time, and the events that first reached them;
-	// -1 is before the first.
-	PeakAllocated, PeakReserved           int64
-	PeakAllocatedEvent, PeakReservedEvent int
-	EndAllocated, EndReserved             int64
-
-	// Failed lists the events whose allocation did not succeed.
-	Failed []Failure
-	// Fits lists the recorded out-of-memory events whose allocation succeeds here.
-	Fits []int
-	// Doubts says where the replay could not follow the recording.
-	Doubts []string
+	PeakAllocated, PeakReserved int64     // bytes
+	Failed                      []Failure // events whose allocation did not succeed
 }
 
 // A Failure is an allocation that ran out of memory.
@@ -35,24 +23,6 @@ type Failure struct {
 	Event    int
 	OOM      *caching.OOM
 	Recorded bool // it failed in the recording as well
-}
-
-// Recorded replays a device's trace under its own settings: from the very
-// segments it began with, at the addresses that CUDA gave it, with cached memory
-// given back when it was. It comes to the peaks that PyTorch reported.
-func Recorded(s *snapshot.Snapshot, device int) (*Result, error) {
-	opts, err := caching.ParseOptions(s.AllocConf())
-	if err != nil {
-		return nil, fmt.Errorf("the recording's own settings: %w", err)
-	}
-	// As a program can set them at run time, too.
-	if v, ok := s.Setting("expandable_segments"); ok && v.Kind == snapshot.Bool {
-		opts.ExpandableSegments = v.Int != 0
-	}
-	if v, ok := s.Setting("max_split_size"); ok && v.Kind == snapshot.Int && v.Int > 0 {
-		opts.MaxSplitSize = v.Int
-	}
-	return run(s, device, &Trial{Conf: s.AllocConf()}, opts, true)
 }
 
 // A Trial is what to do otherwise than the recording did.
@@ -77,14 +47,7 @@ func Try(s *snapshot.Snapshot, device int, t *Trial) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return run(s, device, t, opts, false)
-}
-
-// Under replays a device's trace under other settings. The allocator begins with
-// what was in use, freshly placed; memory that the recording had cached from
-// before is not there. A capacity bounds what it may reserve; 0 is no bound.
-func Under(s *snapshot.Snapshot, device int, conf string, capacity int64) (*Result, error) {
-	return Try(s, device, &Trial{Conf: conf, Capacity: capacity})
+	return run(s, device, t, opts)
 }
 
 // Capacity bounds what the allocator could reserve when it ran out of memory in
@@ -121,17 +84,12 @@ func segmentFor(size int64) int64 {
 
 // A runner holds one replay.
 type runner struct {
-	s      *snapshot.Snapshot
-	t      *Trial
-	a      *caching.Allocator
-	r      *Result
-	live   map[int64]held
-	asked  []snapshot.Segment // whose addresses CUDA gives next
-	given  int
-	spare  func(int64) int64 // addresses beyond the recorded ones
-	exact  bool
-	now    int64 // allocated
-	limits bool
+	s    *snapshot.Snapshot
+	t    *Trial
+	a    *caching.Allocator
+	r    *Result
+	live map[int64]held
+	now  int64 // allocated
 }
 
 type held struct {
@@ -140,49 +98,21 @@ type held struct {
 	stream int
 }
 
-func run(s *snapshot.Snapshot, device int, t *Trial, opts caching.Options, exact bool) (*Result, error) {
+func run(s *snapshot.Snapshot, device int, t *Trial, opts caching.Options) (*Result, error) {
 	begin, err := s.StateAt(device, -1)
 	if err != nil {
 		return nil, err
 	}
-	x := &runner{s: s, t: t, r: &Result{Conf: t.Conf, PeakAllocatedEvent: -1, PeakReservedEvent: -1},
-		live: map[int64]held{}, exact: exact, limits: t.Capacity > 0, spare: caching.TopDown()}
-	cfg := caching.Config{Options: opts, Capacity: t.Capacity}
-	if exact && !opts.ExpandableSegments {
-		cfg.Address = x.address
-	}
-	for i := range s.Segments {
-		if s.Segments[i].Device == device && s.Segments[i].Pool != [2]int64{} {
-			x.doubt("segments of private pools (CUDA graphs) are replayed as ordinary ones")
-			break
-		}
-	}
-	x.a = caching.New(cfg)
-	if exact {
-		err = x.rebuild(begin)
-	} else {
-		err = x.refill(begin)
-	}
-	if err != nil {
+	x := &runner{s: s, t: t, r: &Result{}, live: map[int64]held{}}
+	x.a = caching.New(caching.Config{Options: opts, Capacity: t.Capacity})
+	if err := x.refill(begin); err != nil {
 		return nil, err
 	}
 	x.r.PeakAllocated, x.r.PeakReserved = x.now, x.reserved()
 	if err := x.trace(s.Trace(device)); err != nil {
 		return nil, err
 	}
-	x.r.EndAllocated, x.r.EndReserved = x.now, x.reserved()
-	if f := s.Figures(device); exact && (f.Allocated != x.r.EndAllocated || f.Reserved != x.r.EndReserved) {
-		x.doubt("the replay ends with %d bytes allocated and %d reserved, the recording with %d and %d: what led there is "+
-			"not all in it (a memory fraction, emptied caches, other pools)",
-			x.r.EndAllocated, x.r.EndReserved, f.Allocated, f.Reserved)
-	}
 	return x.r, nil
-}
-
-func (x *runner) doubt(format string, args ...any) {
-	if len(x.r.Doubts) < 20 {
-		x.r.Doubts = append(x.r.Doubts, fmt.Sprintf(format, args...))
-	}
 }
 
 func (x *runner) reserved() int64 { return x.a.Stats().ReservedBytes.All.Current }
@@ -195,30 +125,7 @@ func (x *runner) stream(cuda int64) int {
 	return 1 + slices.Index(x.s.Streams, cuda)
 }
 
-// address gives the allocator the addresses that CUDA gave the recording.
-func (x *runner) address(bytes int64) int64 {
-	if x.given < len(x.asked) {
-		g := &x.asked[x.given]
-		if g.Total == bytes {
-			x.given++
-			return g.Addr
-		}
-		x.doubt("a segment of %d bytes where the recording got one of %d", bytes, g.Total)
-	} else {
-		x.doubt("a segment of %d bytes that the recording did not need", bytes)
-	}
-	return x.spare(bytes)
-}
-
 func (x *runner) trace(t *snapshot.Trace) error {
-	if x.exact {
-		// What CUDA gives from here on is what it gave then.
-		for _, e := range t.All() {
-			if e.Action == snapshot.SegmentAlloc {
-				x.asked = append(x.asked[:len(x.asked):len(x.asked)], snapshot.Segment{Addr: e.Addr, Total: e.Size})
-			}
-		}
-	}
 	last := snapshot.Alloc
 	for i, e := range t.All() {
 		if x.t.Until > 0 && i > x.t.Until {
@@ -233,19 +140,15 @@ func (x *runner) trace(t *snapshot.Trace) error {
 			return err
 		}
 		last = e.Action
-		x.raise(i, 0)
+		x.raise(0)
 	}
 	return nil
 }
 
-// raise counts event i in the peaks, with so many more bytes allocated.
-func (x *runner) raise(i int, more int64) {
-	if n := x.now + more; n > x.r.PeakAllocated {
-		x.r.PeakAllocated, x.r.PeakAllocatedEvent = n, i
-	}
-	if n := x.reserved(); n > x.r.PeakReserved {
-		x.r.PeakReserved, x.r.PeakReservedEvent = n, i
-	}
+// raise counts what is there in the peaks, with so many more bytes allocated.
+func (x *runner) raise(more int64) {
+	x.r.PeakAllocated = max(x.r.PeakAllocated, x.now+more)
+	x.r.PeakReserved = max(x.r.PeakReserved, x.reserved())
 }
 
 func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
@@ -267,9 +170,6 @@ func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
 		}
 		x.live[e.Addr] = held{block: b, stream: stream}
 		x.now += x.a.Size(b)
-		if x.exact && e.Size > 0 && x.a.Address(b) != e.Addr && len(x.asked) > 0 && x.given > 0 {
-			x.doubt("event %d is at %#x, %#x in the recording", i, uint64(x.a.Address(b)), uint64(e.Addr))
-		}
 	case snapshot.FreeRequested, snapshot.FreeCompleted:
 		h, ok := x.live[e.Addr]
 		if !ok {
@@ -279,13 +179,10 @@ func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
 	case snapshot.SegmentFree, snapshot.SegmentUnmap:
 		// The program emptied the cache, or an allocation was about to fail. Only
 		// the first happens under other settings too.
-		if last != e.Action && (x.exact || x.emptied(e)) {
+		if last != e.Action && x.emptied(e) {
 			x.a.EmptyCache()
 		}
 	case snapshot.OOM:
-		if x.exact && !x.limits {
-			return nil
-		}
 		b, err := x.a.Malloc(x.asks(i, e), x.stream(x.s.Streams[e.Stream]))
 		if oom := (*caching.OOM)(nil); errors.As(err, &oom) {
 			x.r.Failed = append(x.r.Failed, Failure{i, oom, true})
@@ -294,9 +191,8 @@ func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
 		if err != nil {
 			return fmt.Errorf("event %d: %w", i, err)
 		}
-		x.r.Fits = append(x.r.Fits, i)
 		// The recording goes on without it.
-		x.raise(i, x.a.Size(b))
+		x.raise(x.a.Size(b))
 		return x.a.Free(b)
 	}
 	return nil
