@@ -234,3 +234,16 @@ def test_a_search_takes_no_more_than_is_free(tmp_path: Path) -> None:
     small, plain = peak("with.mrec", "t4"), peak("without.mrec", "t4")
     assert small["allocated_bytes"] == plain["allocated_bytes"]
     assert small["safe_bytes"] < 2 << 30
+
+
+@needs_cudnn
+@pytest.mark.usefixtures("program")
+def test_what_cudnn_answers_is_in_what_the_program_asks(tmp_path: Path) -> None:
+    path = tmp_path / "a.mrec"
+    with memestimate.record(path, gpu="h200"), torch.no_grad():
+        # The trees would have it take 6 MB more.
+        nn.Conv2d(384, 512, 7, padding=3).cuda()(torch.ones(6, 384, 28, 28).cuda())
+        asked = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    peak = json.loads(program.run([str(path), "--format", "json"]).stdout)["peak"]
+    assert lines(path)
+    assert (peak["allocated_bytes"], peak["reserved_bytes"]) == asked

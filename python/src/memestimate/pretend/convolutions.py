@@ -175,21 +175,34 @@ class Convolutions:
     def write(self) -> None:
         """Ask about what was seen, and write the answers down; without any, a note says why."""
         searched = [asked for asked in self._searched if not asked.native()]
-        wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
         sizes = [(0, 0)] * len(searched)
-        answers: dict[Asked, int] = {}
-        if (searched or wanted) and self._session.gpu.capability == (9, 0):
-            try:
+        answers: list[tuple[Any, ...]] = []
+        try:
+            if searched and self._session.gpu.capability == (9, 0):
                 sizes = self._sizes(searched)
-                answers = self._answers(wanted)
-            except NoAnswerError as error:
-                text = f"cuDNN could not be asked what convolutions take, which is less exact without: {error}"
-                self._session.note("cudnn", text)
+            answers = self.answers()
+        except NoAnswerError as error:
+            text = f"cuDNN could not be asked what convolutions take, which is less exact without: {error}"
+            self._session.note("cudnn", text)
         for asked, found in zip(searched, sizes, strict=True):
             self._session.writer.event("search", *asked[:-1], *(max(size, 0) for size in found))
-        for asked, size in answers.items():
-            if size >= 0:
-                self._session.writer.event("cudnn", *asked[:-1], size)
+        for answer in answers:
+            self._session.writer.event(*answer)
+
+    def answers(self) -> list[tuple[Any, ...]]:
+        """
+        Ask about what was seen so far, each pass once; the events that say what cuDNN answered.
+
+        Raises
+        ------
+        NoAnswerError
+            Where cuDNN cannot be asked.
+        """
+        wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
+        if not wanted or self._session.gpu.capability != (9, 0):
+            return []
+        found = self._answers(wanted)
+        return [("cudnn", *asked[:-1], size) for asked, size in found.items() if size >= 0]
 
     def _sizes(self, searched: Sequence[Asked]) -> list[tuple[int, int]]:
         """Of each pass that is searched for the largest workspace of all engines, and of those that are tried."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..core.gpus import CONTEXT
 from ..core.session import Session
+from .convolutions import Convolutions, NoAnswerError
 
 Ask = Callable[[Sequence[str]], dict[str, Any]]  # raises RuntimeError or OSError where there is no answer
 _SECONDS = 30.0  # that all replays of a recording may take, beside its steps
@@ -105,7 +107,11 @@ class Replay:
             return None
         began = time.monotonic()
         first = self._session.storages.numbered - len(pending)
-        more = [("alloc", first + i, size, gpu)[: 4 if gpu else 3] for i, size in enumerate(pending)]
+        more: list[tuple[Any, ...]] = [
+            ("alloc", first + i, size, gpu)[: 4 if gpu else 3] for i, size in enumerate(pending)
+        ]
+        with suppress(NoAnswerError):  # a note says so in the end
+            more += self._session.part(Convolutions).answers()
         with tempfile.TemporaryDirectory(prefix="memestimate-") as folder:
             path = Path(folder) / "so-far.mrec"
             self._session.writer.copy(path, *more)
