@@ -114,6 +114,18 @@ func recordedCoverage(run *recording.Run) Coverage {
 	return c
 }
 
+// unbounded are the recorder's notes on what is nowhere in the figures, by their codes, and why there is no bound then.
+type unboundedBy struct{ note, because string }
+
+var unbounded = []unboundedBy{
+	{"eager", "compiled code may take more"},
+	{"ended", "only of the steps that were recorded"},
+	{"cut", "steps that were like others were left out"},
+	{"draws", "other draws may take more"},
+	{"einsum", "einsum in another order may take more"},
+	{"batches", "other batches may be larger"},
+}
+
 // recordedSettings are the settings of a recorded run.
 func recordedSettings(run *recording.Run, s Step) Settings {
 	t := Settings{Recorded: true, Mode: "infer", GPU: s.GPU.ID, AllocConf: s.AllocConf, MemoryLimit: s.MemoryLimit}
@@ -123,7 +135,11 @@ func recordedSettings(run *recording.Run, s Step) Settings {
 	t.Eagerly = run.Recording.Noted("eager")
 	t.Ended = run.Recording.Noted("ended") != ""
 	t.Contracted = run.Recording.Noted("einsum") != ""
-	t.Cut = run.Recording.Noted("cut") != ""
+	for _, u := range unbounded {
+		if t.NoBound == "" && run.Recording.Noted(u.note) != "" {
+			t.NoBound = u.because
+		}
+	}
 	t.Benchmark = run.Recording.Benchmark || len(run.Recording.Searches) > 0 // a program may set it once it is recorded
 	return t
 }
@@ -283,8 +299,8 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 			line += fmt.Sprintf(" (%d times)", n)
 		}
 		level := Info
-		switch rec.Texts[t.code] {
-		case "draws", "eager", "ended", "cut", "einsum": // what other draws, compiled code, later phases or steps take is nowhere in the figures
+		is := func(u unboundedBy) bool { return u.note == rec.Texts[t.code] && u.note != "batches" }
+		if slices.ContainsFunc(unbounded, is) {
 			level = Warning
 		}
 		notes = append(notes, Note{level, line})

@@ -76,8 +76,8 @@ type Settings struct {
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how
 	Eagerly     string `json:"-"`                  // why a recorded program that compiles was recorded eagerly; a note has it
 	Contracted  bool   `json:"-"`                  // einsum went from left to right: opt_einsum was not there; a note has it
-	Cut         bool   `json:"-"`                  // steps that were like others were left out; a note has it
 	Ended       bool   `json:"-"`                  // the recorded script was ended before its end; a note has it
+	NoBound     string `json:"no_bound,omitempty"` // why a recorded run may take more than at most
 	AllocConf   string `json:"alloc_conf,omitempty"`
 	MemoryLimit int64  `json:"memory_limit_bytes,omitempty"`
 }

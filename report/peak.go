@@ -78,14 +78,16 @@ func Breakdown(r *estimate.Report) *Grid {
 		}
 		g.Rows = append(g.Rows, []string{what, Count(p.bytes), unit.format(p.bytes), p.about})
 	}
-	for _, row := range []part{
+	rows := []part{
 		{"at most", r.Peak.UpperBound, "should workspaces, addresses or lifetimes differ", false},
 		{"likely", r.Peak.Likely, "one run in twenty takes more", false},
 		{"safe", r.Peak.Safe, r.Peak.SafeRate(), false},
-	} {
-		if unless := proviso(r); unless != "" {
-			row.about = unless
-		}
+	}
+	if unless := proviso(r); unless != "" { // then nothing is
+		rows = rows[1:]
+		rows[0].about, rows[1].about = unless, unless
+	}
+	for _, row := range rows {
 		g.Rows = append(g.Rows, []string{row.what, Count(row.bytes), unit.format(row.bytes), row.about})
 	}
 	return g
@@ -98,12 +100,8 @@ func proviso(r *estimate.Report) string {
 		return "if only what is modelled counts"
 	case r.Depends != nil && !r.Depends.Bound:
 		return "no bound: only if the values are as taken"
-	case r.Settings.Eagerly != "":
-		return "no bound: compiled code may take more"
-	case r.Settings.Ended:
-		return "no bound: only of the steps that were recorded"
-	case r.Settings.Cut:
-		return "no bound: steps that were like others were left out"
+	case r.Settings.NoBound != "":
+		return "no bound: " + r.Settings.NoBound
 	}
 	return ""
 }
@@ -249,6 +247,8 @@ func sentences(r *estimate.Report) []string {
 		upper += " unless compiled code takes more"
 	} else if r.Settings.Ended {
 		upper += " in the steps that were recorded"
+	} else if r.Settings.Contracted {
+		upper += " in that order"
 	}
 	said := []string{
 		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", Setting(r.Settings), lower, Size(p.Allocated),

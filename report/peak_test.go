@@ -225,9 +225,9 @@ predicted  batch 6          6.00 GiB  what is simulated
 func TestNoBoundWhereTheScriptWasEnded(t *testing.T) {
 	names := []string{"conv1", "conv2", "fc"}
 	r := ran(fake(3, names), names)
-	r.Settings.Ended = true
+	r.Settings.Ended, r.Settings.NoBound = true, "only of the steps that were recorded"
 	rows := Breakdown(r).Rows
-	for i := len(rows) - 3; i < len(rows); i++ {
+	for i := len(rows) - 2; i < len(rows); i++ {
 		if rows[i][3] != "no bound: only of the steps that were recorded" {
 			t.Errorf("row %q", rows[i])
 		}
@@ -250,29 +250,32 @@ func TestHeadlineWithoutOptEinsum(t *testing.T) {
 	}
 }
 
-// TestNoBoundWhereStepsWereLeftOut holds the same of a loop that was made shorter: its other steps may take more.
-func TestNoBoundWhereStepsWereLeftOut(t *testing.T) {
+// What is at most is not printed where it is no bound.
+func TestAtMostIsABound(t *testing.T) {
 	names := []string{"conv1", "conv2", "fc"}
 	r := ran(fake(3, names), names)
-	r.Settings.Cut = true
-	rows := Breakdown(r).Rows
-	for i := len(rows) - 3; i < len(rows); i++ {
-		if rows[i][3] != "no bound: steps that were like others were left out" {
-			t.Errorf("row %q", rows[i])
-		}
+	printed := func() bool {
+		return slices.ContainsFunc(Breakdown(r).Rows, func(row []string) bool { return row[0] == "at most" })
+	}
+	if !printed() {
+		t.Error("at most is not printed")
+	}
+	r.Settings.NoBound = "steps that were like others were left out"
+	if rows := Breakdown(r).Rows; printed() || rows[len(rows)-1][3] != "no bound: steps that were like others were left out" {
+		t.Errorf("rows %q", rows)
 	}
 }
 
-// Where a recording hangs on values, the three figures that are a bound otherwise are called none, everywhere.
+// Where a recording hangs on values, the figures that are a bound otherwise are called none, everywhere.
 func TestNoBoundWhereValuesDecide(t *testing.T) {
 	names := []string{"conv1", "conv2", "fc"}
 	r := ran(fake(3, names), names)
 	plain := Breakdown(r).Rows
 	r.Depends = &estimate.Dependence{Places: []estimate.Asked{{File: "model.py", Line: 3}}, Unweighed: 1}
 	rows := Breakdown(r).Rows
-	for i := len(rows) - 3; i < len(rows); i++ {
-		if rows[i][3] != "no bound: only if the values are as taken" || rows[i][1] != plain[i][1] {
-			t.Errorf("row %q, without values %q", rows[i], plain[i])
+	for i := len(rows) - 2; i < len(rows); i++ {
+		if rows[i][3] != "no bound: only if the values are as taken" || rows[i][1] != plain[i+1][1] {
+			t.Errorf("row %q, without values %q", rows[i], plain[i+1])
 		}
 	}
 	if s := Headline(r)[0]; !strings.HasSuffix(s, " safe if the values are as taken") {

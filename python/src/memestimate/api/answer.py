@@ -123,9 +123,10 @@ class Estimate:
 
     @property
     def is_bound(self) -> bool:
-        """Whether ``peak.at_most`` is one for all data, and nothing is missing of what the kernels take."""
+        """Whether ``peak.at_most`` is one for all data and steps, and nothing is missing of what the kernels take."""
         coverage = self.data.get("coverage", {})
         complete = coverage.get("modelled", 0) >= coverage.get("nodes", 0)
+        complete = complete and "no_bound" not in self.data.get("settings", {})
         return complete and bool(self.data.get("depends_on_data", {}).get("bound", True))
 
     @property
