@@ -21,6 +21,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .kinds import Kinds
+from .shape_cache import ShapeCache
 from .tensors import tensors
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class Capture(TorchDispatchMode):
         self.kinds = session.part(Kinds)
         self._process = os.getpid()
         self._by_host = session.by_host
+        run = session.fake.__torch_dispatch__
+        self._shapes = run if session.by_host else ShapeCache(run)
         self.number: int | None = None  # of the GPU that the program names, where it names one
         self._lock = threading.RLock()  # fake tensors say in one place for all threads that one of them is in a kernel
         self._composite: dict[OpOverload, bool] = {}
@@ -185,7 +188,7 @@ class Capture(TorchDispatchMode):
             if out is not NotImplemented:
                 return out
         try:
-            out = self._fake.__torch_dispatch__(func, types, args, kwargs)
+            out = self._shapes(func, types, args, kwargs)
         except _NO_RULE as error:
             return self._rules.no_shape(self._session, func, args, kwargs, error)
         except RuntimeError as error:  # of torch.library.custom_op

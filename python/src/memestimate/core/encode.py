@@ -20,22 +20,26 @@ class Encoder:
     def __init__(self, writer: Writer, storages: Storages) -> None:
         self._writer = writer
         self._storages = storages
-        self._schemas: dict[OpOverload, tuple[int, list[str]]] = {}
+        self._ops: dict[tuple[OpOverload, str | None], int] = {}
+        self._names: dict[OpOverload, list[str]] = {}  # of arguments
 
     def op(self, func: OpOverload, name: str | None = None) -> int:
         """The id of an operator; `name` stands for another one than `func`."""
-        full = name or func._schema.name
-        overload = func._overloadname if name is None else name.partition(".")[2] or "default"
-        return self._writer.define("op", (full, overload), full.partition(".")[0], overload)
+        known = self._ops.get((func, name))
+        if known is None:
+            full = name or func._schema.name
+            overload = func._overloadname if name is None else name.partition(".")[2] or "default"
+            known = self._writer.define("op", (full, overload), full.partition(".")[0], overload)
+            self._ops[func, name] = known
+        return known
 
     def arguments(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """All arguments in the order of the schema; defaults at the end are left out."""
-        known = self._schemas.get(func)
-        if known is None:
-            known = self._schemas[func] = 0, [argument.name for argument in func._schema.arguments]
-        names = known[1]
         values = [self.value(value) for value in args]
         if kwargs:
+            names = self._names.get(func)
+            if names is None:
+                names = self._names[func] = [argument.name for argument in func._schema.arguments]
             last = max((names.index(name) for name in kwargs), default=-1)
             defaults = {a.name: a.default_value for a in func._schema.arguments}
             for name in names[len(args) : last + 1]:

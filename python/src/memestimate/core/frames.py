@@ -34,6 +34,8 @@ class Frames:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        # By parent, code and place in it: the frame's id, and the code itself, so that its address stays its own.
+        self._known: dict[tuple[int, int, int], tuple[int, CodeType]] = {}
         self._hidden: dict[str, bool] = {}  # by file: code that Dynamo makes may have no hash
         self._names: dict[str, str] = {}
         self._prefixes = sorted(
@@ -60,18 +62,27 @@ class Frames:
 
     def here(self) -> int:
         """The id of the calling stack without this package's own frames; -1 if that is empty."""
-        stack: list[tuple[CodeType, int]] = []
+        stack: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            code = frame.f_code
-            if not self._is_hidden(code):
-                stack.append((code, frame.f_lineno))
+            stack.append(frame)
             frame = frame.f_back
-        parent = -1
-        for code, line in reversed(stack):
-            name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
-            parent = self._define(parent, code.co_filename, line, name)
+        parent, known = -1, self._known
+        for frame in reversed(stack):
+            code, place = frame.f_code, frame.f_lasti
+            key = parent, id(code), place
+            found = known.get(key)
+            if found is None:
+                found = known[key] = self._within(parent, frame), code
+            parent = found[0]
         return parent
+
+    def _within(self, parent: int, frame: FrameType) -> int:
+        code = frame.f_code
+        if self._is_hidden(code):
+            return parent
+        name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+        return self._define(parent, code.co_filename, frame.f_lineno, name)
 
     def within(self, stack: Sequence[tuple[str, int, str]]) -> int:
         """The id of a stack that ends in these files, lines and functions, which compiled code came from."""

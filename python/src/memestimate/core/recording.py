@@ -214,7 +214,8 @@ class Recording:
                 serial, new = self.storages.of(tensor)
                 if new:
                     serials.append(serial)
-        self.rules.allocate(self, serials)
+        if serials:
+            self.rules.allocate(self, serials)
         return [self.storages.born(serial) for serial in serials]
 
 
