@@ -75,7 +75,7 @@ def _say(said: list[Any], values: Sequence[Any]) -> bool:
             if value.constant is not None or value.layout is not torch.strided or value.is_conj() or value.is_neg():
                 return False
             said += (value.dtype, value.shape, value.stride(), value.storage_offset(), value.is_inference())
-            said += (value.untyped_storage().nbytes(), value.fake_device)
+            said += (value.untyped_storage().nbytes(), value.fake_device, value.fake_mode)
         elif isinstance(value, (list, tuple)):
             said.append(len(value))
             if not _say(said, value):
