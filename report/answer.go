@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memestimate/memestimate/estimate"
 )
@@ -183,7 +184,11 @@ func (a *Answer) figures(s *screen) {
 		{"safe", p.Safe, safe},
 	} {
 		size := unit.format(f.bytes) + " " + unit.name
-		s.line(fmt.Sprintf("%-*s  %s  %s", len(least)+10, f.what, s.bold(fmt.Sprintf("%12s", size)), f.about))
+		line := fmt.Sprintf("%-*s  %s", len(least)+10, f.what, s.bold(fmt.Sprintf("%12s", size)))
+		if visible(line)+2+utf8.RuneCountInString(f.about) <= s.Width {
+			line += "  " + f.about
+		}
+		s.line(line)
 	}
 }
 

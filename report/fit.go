@@ -11,7 +11,9 @@ import (
 )
 
 // FitCurve returns the batches that were tried for a fitting. With exact, sizes are bytes.
-func FitCurve(f *estimate.Fitting, exact bool) *Grid {
+func FitCurve(f *estimate.Fitting, exact bool) *Grid { return fitCurve(f, exact, fitWord) }
+
+func fitCurve(f *estimate.Fitting, exact bool, word func(*estimate.Fitting, *estimate.Point) string) *Grid {
 	titles := []string{"batch", "allocated", "reserved", "device", "likely", "safe"}
 	largest := f.Memory
 	for _, p := range f.Curve {
@@ -46,7 +48,7 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 		if exact {
 			row = append(row, size(p.UpperBound))
 		}
-		g.Rows = append(g.Rows, append(row, p.Phase, fitWord(f, p)))
+		g.Rows = append(g.Rows, append(row, p.Phase, word(f, p)))
 	}
 	return g
 }
@@ -58,6 +60,15 @@ func fitWord(f *estimate.Fitting, p *estimate.Point) string {
 		return "safe"
 	case p.Device > 0 && p.Likely <= f.Memory:
 		return "likely"
+	}
+	return shortWord(f, p)
+}
+
+// shortWord says whether a batch fits: safely, as predicted, or not.
+func shortWord(_ *estimate.Fitting, p *estimate.Point) string {
+	switch {
+	case p.Safe:
+		return "safe"
 	case p.Fits:
 		return "yes"
 	}
@@ -67,9 +78,19 @@ func fitWord(f *estimate.Fitting, p *estimate.Point) string {
 // doubled is how many of the batches that were doubled a short curve has.
 const doubled = 4
 
-// ShortFit returns what a screen has room for of a curve: the last doubled batches that fit, and both sides of where
-// what fits changes.
-func ShortFit(f *estimate.Fitting) *estimate.Fitting {
+// ShortFitCurve returns what a screen has room for: four figures of each batch, and of the batches the last doubled
+// ones that fit and both sides of where what fits changes.
+func ShortFitCurve(f *estimate.Fitting) *Grid {
+	g := fitCurve(shortFit(f), false, shortWord)
+	const likely = 4 // its column
+	g.Columns = slices.Delete(g.Columns, likely, likely+1)
+	for i := range g.Rows {
+		g.Rows[i] = slices.Delete(g.Rows[i], likely, likely+1)
+	}
+	return g
+}
+
+func shortFit(f *estimate.Fitting) *estimate.Fitting {
 	if len(f.Curve) <= 2*doubled {
 		return f
 	}
@@ -78,7 +99,7 @@ func ShortFit(f *estimate.Fitting) *estimate.Fitting {
 	for i := len(f.Curve) - 1; i >= 0; i-- {
 		p := &f.Curve[i]
 		other := func(k int) bool {
-			return k >= 0 && k < len(f.Curve) && fitWord(f, &f.Curve[k]) != fitWord(f, p)
+			return k >= 0 && k < len(f.Curve) && shortWord(f, &f.Curve[k]) != shortWord(f, p)
 		}
 		keep := other(i-1) || other(i+1)
 		if !keep && p.Fits && p.Batch&(p.Batch-1) == 0 && powers < doubled {
@@ -93,7 +114,7 @@ func ShortFit(f *estimate.Fitting) *estimate.Fitting {
 	return &short
 }
 
-// FitSentences say which batch fits, the one with the confidence that was asked for first, then the surest.
+// FitSentences say which batch fits: with the confidence that was asked for, then safely and as predicted.
 func FitSentences(f *estimate.Fitting, sure estimate.Confidence) []string {
 	where := Size(f.Memory)
 	if f.GPU != "" {
@@ -106,8 +127,8 @@ func FitSentences(f *estimate.Fitting, sure estimate.Confidence) []string {
 	return out
 }
 
-// FitScreen writes what a terminal shows of the sentences: a line for each confidence, the one that was asked for
-// first.
+// FitScreen writes what a screen shows of the sentences: a line for the confidence that was asked for, then those for
+// what is safe and what is predicted.
 func FitScreen(w io.Writer, f *estimate.Fitting, sure estimate.Confidence, look Look) {
 	look.Width = cmp.Or(look.Width, 80)
 	s := screen{Look: look}
@@ -142,10 +163,10 @@ func FitScreen(w io.Writer, f *estimate.Fitting, sure estimate.Confidence, look 
 	}
 }
 
-// surest returns the confidences: the one that was asked for, then the others, the surest first.
+// surest returns the confidences of an answer: the one that was asked for, then what is safe and what is predicted.
 func surest(sure estimate.Confidence) []estimate.Confidence {
 	order := []estimate.Confidence{sure}
-	for _, c := range slices.Backward(estimate.Confidences()) {
+	for _, c := range []estimate.Confidence{estimate.Safe, estimate.Predicted} {
 		if c != sure {
 			order = append(order, c)
 		}

@@ -238,7 +238,7 @@ func Headline(r *estimate.Report) []string { return append(sentences(r), verdict
 // sentences say in two lines what the run takes, and when; before them, that it is not the program's own.
 func sentences(r *estimate.Report) []string {
 	p := r.Peak
-	lower, upper := "", fmt.Sprintf(", %s likely, %s safe", Size(p.Likely), Size(p.Safe))
+	lower, upper := "", fmt.Sprintf(", %s safe", Size(p.Safe))
 	if r.Incomplete() { // nobody knows how much is missing
 		lower, upper = "at least ", ""
 	} else if r.Depends != nil && !r.Depends.Bound {

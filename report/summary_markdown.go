@@ -70,6 +70,8 @@ func peakMarkdown(w io.Writer, r *estimate.Report) error {
 		}
 	}
 	gs := peakGrids(r)
+	all := gs[len(gs)-1]
+	all.Rows = slices.DeleteFunc(all.Rows, func(row []string) bool { return row[0] == "likely" }) // for --full
 	slices.Reverse(gs)
 	for _, g := range gs {
 		if _, err := io.WriteString(w, "\n"); err != nil {

@@ -21,16 +21,19 @@ type look struct {
 
 func (l *look) flags(fs *pflag.FlagSet) {
 	l.colour, l.given = "auto", fs.Changed
-	fs.BoolVar(&l.full, "full", false, "show the whole report on a terminal too, layer by layer")
+	fs.BoolVar(&l.full, "full", false, "show the whole report, layer by layer")
 	fs.Var(&oneOf{value: &l.colour, names: []string{"auto", "always", "never"}}, "color",
 		"colours on a terminal: auto, always, never")
 }
 
-// short reports whether the answer is for a person at a terminal, who wants it on one screen. Files, pipes and all
-// other forms have the whole report, unless --full=false asks for the short one.
-func (l *look) short(e *env, o *output) bool {
-	return (e.terminal || l.given("full")) && !l.full && o.format == "text" && (o.file == "" || o.file == "-")
+// short reports whether the answer goes to one screen, as a person wants it at a terminal and behind a pipe. Files and
+// all other forms have the whole report.
+func (l *look) short(o *output) bool {
+	return !l.full && o.format == "text" && (o.file == "" || o.file == "-")
 }
+
+// folded reports whether a table, which programs read from a pipe, is for a screen.
+func (l *look) folded(e *env, o *output) bool { return l.short(o) && (e.terminal || l.given("full")) }
 
 // of is what the terminal can show: colours by https://no-color.org and https://force-color.org, characters by the
 // locale.

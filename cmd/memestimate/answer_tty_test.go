@@ -126,14 +126,14 @@ func TestLook(t *testing.T) {
 			t.Errorf("%q %s: characters beyond ASCII %v\n%q", tt.env, tt.args, got, text)
 		}
 	}
-	stdout, _, _ := try(t, "mlp", "--batch", "4", "--color", "always")
-	if strings.Contains(stdout, "\x1b[") || !strings.Contains(stdout, "f.0") {
+	stdout, _, _ := try(t, "mlp", "--batch", "4", "--color", "always", "--full")
+	if strings.Contains(stdout, "\x1b[") || !strings.Contains(stdout, "f.0") || !strings.Contains(stdout, "likely") {
 		t.Errorf("a pipe gets %q", stdout)
 	}
-	short, _, _ := try(t, "mlp", "--batch", "4", "--full=false")
+	short, _, _ := try(t, "mlp", "--batch", "4")
 	if lines := strings.Count(short, "\n"); lines > 20 || strings.Contains(short, "\x1b[") ||
-		!strings.Contains(short, "max_memory_allocated()") {
-		t.Errorf("--full=false in a pipe shows %d lines\n%s", lines, short)
+		!strings.Contains(short, "max_memory_allocated()") || strings.Contains(short, "likely") {
+		t.Errorf("a pipe gets %d lines\n%s", lines, short)
 	}
 	if full := onTerminal(t, 24, 200, nil, "mlp", "--batch", "4", "--full"); full != stdout {
 		t.Errorf("--full shows\n%s\na pipe gets\n%s", full, stdout)

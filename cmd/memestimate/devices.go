@@ -183,7 +183,7 @@ func (l *deviceList) write(w io.Writer, e *env, o *output, look *look) error {
 	switch {
 	case o.format == "json":
 		return encodeJSON(w, l)
-	case look.short(e, o):
+	case look.folded(e, o):
 		o.folded = true
 		return l.screen(w, look.of(e, o))
 	case o.format == "text" && !look.full && o.width(e) > 0: // a pipe whose reader says how wide it is

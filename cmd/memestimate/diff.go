@@ -57,7 +57,7 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 					return report.DiffJSON(w, d)
 				}
 				layers := 0
-				if shown.short(e, &o) {
+				if shown.folded(e, &o) {
 					layers = screenLayers
 				}
 				return report.DiffText(w, d, o.width(e), layers)

@@ -49,7 +49,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	}
 	a.drawn = o.format == "html"
 	a.record = a.snapshot != "" || a.drawn
-	a.short = a.look.short(e, o)
+	a.short = a.look.short(o)
 	a.weigh = o.format != "csv" && o.format != "modelsize" && !e.unweighed
 	o.folded = a.short
 	r, err := s.answer(e, cmd.CommandPath(), in, a)

@@ -66,18 +66,17 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 			{Name: "On the GPU, with enough memory", Value: report.Size(p.Device), About: report.Size(p.Safe) + " to be safe"},
 		}
 	}
-	least, likely, safe := "", "one run in twenty takes more", p.SafeRate()
+	least, safe := "", p.SafeRate()
 	if r.Incomplete() {
 		least = "at least "
 	}
 	if r.Depends != nil && !r.Depends.Bound {
-		likely, safe = "if the values are as taken", r.Depends.String()
+		safe = r.Depends.String()
 	}
 	out := []page.Fact{
 		{Name: "Allocated", Value: least + report.Size(p.Allocated), About: "torch.cuda.max_memory_allocated()"},
 		{Name: "Reserved", Value: least + report.Size(p.Reserved), About: "torch.cuda.max_memory_reserved()"},
 		{Name: "On the GPU", Value: least + report.Size(p.Device), About: "nvidia-smi"},
-		{Name: "Likely", Value: report.Size(p.Likely), About: likely},
 		{Name: "Safe", Value: report.Size(p.Safe), About: safe},
 		{Name: "Peak", Value: report.Moment(p.Phase, p.Step, p.Layer)},
 	}

@@ -24,7 +24,7 @@ func TestGuessesAreWeighedWhereShown(t *testing.T) {
 			t.Errorf("%s is weighed for a table of layers", g.Name)
 		}
 	}
-	for _, args := range [][]string{nil, {"--format", "markdown"}, {"--format", "json"}, {"--format", "html"}} {
+	for _, args := range [][]string{{"--full"}, {"--format", "markdown"}, {"--format", "json"}, {"--format", "html"}} {
 		out, stderr, code := try(t, append([]string{"resnet18", "--batch", "2"}, args...)...)
 		if code != exitOK || !strings.Contains(out, "activation-in-place") {
 			t.Errorf("%v: exit code %d, and no guess is shown: %s", args, code, stderr)

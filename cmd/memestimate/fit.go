@@ -204,11 +204,10 @@ func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 		r.Schema = fitForm
 		return encodeJSON(w, r)
 	}
-	shown, short := r, f.look.short(e, &f.out)
+	short, curve := f.look.short(&f.out), report.FitCurve(r, f.out.format == "csv")
 	if short {
-		shown = report.ShortFit(shown)
+		curve = report.ShortFitCurve(r)
 	}
-	curve := report.FitCurve(shown, f.out.format == "csv")
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
@@ -229,7 +228,7 @@ func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 	if err := f.out.grid(w, e, curve); err != nil {
 		return err
 	}
-	if more := len(r.Curve) - len(shown.Curve); more > 0 {
+	if more := len(r.Curve) - len(curve.Rows); more > 0 {
 		fmt.Fprintf(w, "(%d more batches were simulated: --full)\n", more)
 	}
 	return report.Notes(w, r.Notes)

@@ -37,8 +37,8 @@ type prediction struct {
 
 // text sets the prediction beside the highest that was measured.
 func (p *prediction) text(w io.Writer, gpus []gpuTrace) {
-	fmt.Fprintf(w, "predicted for %s: %s, %s likely and %s safe", report.Show(p.Model, 60), report.Size(p.Device),
-		report.Size(p.Likely), report.Size(p.Safe))
+	fmt.Fprintf(w, "predicted for %s: %s, %s safe", report.Show(p.Model, 60), report.Size(p.Device),
+		report.Size(p.Safe))
 	measured := int64(0)
 	for _, g := range gpus {
 		measured = max(measured, int64(g.Peak)-int64(g.Start))

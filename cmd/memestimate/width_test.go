@@ -15,7 +15,7 @@ import (
 func TestTextFitsTheTerminal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.txt")
 	for _, args := range []string{
-		"resnet18 --batch 2 --gpu t4 --what-if --stats", "gpt2 --batch 2 --budget 1GiB", "table bert_base --batch 2",
+		"resnet18 --batch 2 --gpu t4 --what-if --stats", "resnet18 --batch 2 --full", "gpt2 --batch 2 --budget 1GiB", "table bert_base --batch 2",
 		"table resnet18 --batch 2 --depth 2 --columns layer,operator,output,dtype,parameters,saved,share",
 		"fit resnet18 --gpu t4 --precision amp-bf16", "diff distilbert bert_base --batch 2",
 		"diff resnet18 resnet50 --batch 1,32 --precision fp32,amp-bf16", "models", "ops",
@@ -38,9 +38,9 @@ func TestTextFitsTheTerminal(t *testing.T) {
 	}
 	inTerminal(t, 40, "resnet18 --batch 2 --output "+file)
 	data, err := os.ReadFile(file)
-	whole, _, _ := try(t, "resnet18", "--batch", "2")
+	whole, _, _ := try(t, "resnet18", "--batch", "2", "--full")
 	if err != nil || string(data) != whole {
-		t.Errorf("a file has %d bytes, want the %d of a pipe: %v", len(data), len(whole), err)
+		t.Errorf("a file has %d bytes, want the %d of --full: %v", len(data), len(whole), err)
 	}
 }
 
