@@ -19,7 +19,7 @@ import (
 )
 
 // shownPages are the pages whose console examples are run.
-var shownPages = []string{"README.md", "docs/start.md", "docs/graphs.md"}
+var shownPages = []string{"README.md", "docs/graphs.md"}
 
 // asShown runs a command as the pages show it: on a terminal of 112 columns without colours, in the repository.
 func asShown(command string) (output []string, code int) {

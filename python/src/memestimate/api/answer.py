@@ -165,13 +165,16 @@ class Estimate:
         return done.stdout.rstrip("\n")
 
     def __repr__(self) -> str:
-        figures = ("allocated", "reserved", "device", "likely", "safe")
+        figures = ("allocated", "reserved", "device", "safe")
         text = " ".join(f"{name}={getattr(self.peak, name)}" for name in figures)
         if self.depends_on_data:
             text += f" depends_on_data={len(self.depends_on_data)} places"
         if not self.is_bound:
             text += " no bound"
         return f"<Estimate {text}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # IPython's: what it shows of a result
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         page = program.run([str(self.recording), *self._flags, "--format", "html"]).stdout
