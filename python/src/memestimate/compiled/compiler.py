@@ -21,7 +21,7 @@ from torch import fx, nn
 from ..core.frames import WRAPPERS
 from ..core.session import Session
 from ..pretend.device import own_makers
-from . import bodies, graphs, kernels, machine, older
+from . import bodies, graphs, kernels, machine, older, shortcuts
 from .places import Places
 from .timing import Timing
 
@@ -90,6 +90,7 @@ class Compiler:
         _forget()
         if _version() == _SHORT:
             bodies.install(self._patches)
+            shortcuts.install(self._session)
         timing = Timing(self._session)
         timing.keep(self._patches)
         kernels.install(self._session, timing, self._kernels)
