@@ -12,6 +12,7 @@ from torch import as_tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import memestimate
+from memestimate.api import program as answers
 from recording import Recording
 
 pytest.importorskip("triton")
@@ -206,7 +207,9 @@ def test_a_step_that_asks_for_the_class_of_fake_tensors_is_compiled_once(tmp_pat
     assert len(kernels(Recording(tmp_path / "a.mrec"))) == 2
 
 
-def test_a_backward_pass_that_is_not_compiled_runs_eagerly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backward_pass_that_is_not_compiled_runs_eagerly(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from torch._inductor.graph import GraphLowering
 
     lower = GraphLowering.run
@@ -224,6 +227,33 @@ def test_a_backward_pass_that_is_not_compiled_runs_eagerly(tmp_path: Path, monke
     assert kernels(found), "the forward pass is compiled"
     assert len([1 for call in found.calls() if call[0] in ("mm", "addmm")]) == 2 + 4
     assert {str(e[-1]) for e in found.of("is") if e[1] == "gradient"} >= {"0.up.weight", "0.down.bias"}
+
+    # The answer begins with it, and calls nothing a bound: above all not what is below the eager step's.
+    monkeypatch.setenv("COLUMNS", "240")  # a line each
+    said = answers.run([str(tmp_path / "a.mrec"), "--full"]).stdout.splitlines()
+    assert said[1].startswith("not the compiled program: recorded eagerly in part, not compiled: ")
+    assert said[2].endswith("safe unless compiled code takes more")
+    (bound,) = [line for line in said if line.startswith("at most")]
+    assert bound.endswith("no bound: compiled code may take more")
+    recorded(tmp_path / "b.mrec", torch.compile, steps=1, compile=False)
+    most = [answers.ask([str(tmp_path / name)])["peak"]["upper_bound_bytes"] for name in ("a.mrec", "b.mrec")]
+    assert most[0] >= most[1]
+
+
+@pytest.mark.skipif(torch.__version__ >= (2, 12), reason="no shortcut is known of this version")
+def test_shortcuts_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def grown(model: nn.Module) -> object:
+        run = torch.compile(model, dynamic=None)
+        sizes = iter((256, 192, 128))  # the second is a symbol
+        return lambda x: run(x[: next(sizes)])
+
+    found = []
+    for name in ("a.mrec", "b.mrec"):
+        recording, notes = recorded(tmp_path / name, grown, steps=3)
+        assert not [text for code, text in notes if code == "eager"]
+        found.append((recording.events, recording.tables["op"], recording.tables["meta"]))
+        monkeypatch.setattr("memestimate.compiled.compiler.shortcuts.install", lambda session: None)
+    assert found[0] == found[1]
 
 
 def test_what_answers_for_an_operator_is_not_compiled(tmp_path: Path) -> None:
