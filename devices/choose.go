@@ -88,13 +88,6 @@ func (e *NoFit) Held() bool {
 	return slices.ContainsFunc(e.Rejected, func(r Rejection) bool { return r.held })
 }
 
-// Left tells whether what holds a device that would do is something that a launcher's command left behind.
-func (e *NoFit) Left() bool {
-	return slices.ContainsFunc(e.Rejected, func(r Rejection) bool {
-		return r.held && slices.ContainsFunc(r.Device.Reservations, func(v Reservation) bool { return v.Left })
-	})
-}
-
 // Error returns the reason in one line.
 func (e *NoFit) Error() string {
 	var b strings.Builder

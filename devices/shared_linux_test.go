@@ -238,7 +238,7 @@ func TestForeignLocks(t *testing.T) {
 	hold(t, s, 1, HoldRequest{}).Release()
 }
 
-// TestLeftBehind: what a command leaves behind is named as the holder, and its reservation can be given up.
+// TestLeftBehind: what a command leaves behind is named as the holder.
 func TestLeftBehind(t *testing.T) {
 	s := state(t)
 	c := launcher(s.Dir(), 1, "sleep 61 & exit 0")
@@ -263,34 +263,17 @@ func TestLeftBehind(t *testing.T) {
 	if err := s.Attach(ds); err != nil || len(ds[0].Reservations) != 1 {
 		t.Fatalf("%v, %+v", err, ds[0].Reservations)
 	}
-	id := ds[0].Reservations[0].ID
-	if pids, err := s.Free(id); err != nil || fmt.Sprint(pids) != fmt.Sprintf("[%d]", pid) {
-		t.Errorf("Free: %v, %v, want process %d", pids, err, pid)
-	}
-	h := hold(t, s, 1, HoldRequest{})
-	if _, err := s.Free("no-such"); err == nil {
-		t.Error("Free of nothing")
-	}
-	h.Release()
 	syscall.Kill(pid, syscall.SIGKILL)
 	waitFor(t, "a clean directory", func() bool { return len(files(t, s)) == 0 })
 }
 
-// TestForgedRelease: another user's mark does not give a reservation up.
-func TestForgedRelease(t *testing.T) {
+// TestOwner: whose the state directory is.
+func TestOwner(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can act as another user")
+		t.Skip("only root can give a directory to another user")
 	}
 	s := state(t)
-	h := hold(t, s, 1, HoldRequest{})
-	defer h.Release()
-	forged := s.path(freedPrefix + h.ID)
-	if err := errors.Join(os.WriteFile(forged, []byte(`{"uid":0}`), 0o644), os.Chown(forged, 20000, 20000)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Hold(t.Context(), listing(1), HoldRequest{}); err == nil {
-		t.Error("a mark that user 20000 made gave root's reservation up")
-	}
+	hold(t, s, 1, HoldRequest{}).Release()
 	if err := os.Chown(s.Dir(), 20000, 20000); err != nil {
 		t.Fatal(err)
 	}

@@ -15,19 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The state directory holds one file a reservation (hold-*), one a waiter (wait-*), the host lock (lock), and a mark
-// for each reservation that its owner gave up while processes still have it (freed-*). A reservation or waiter lives
-// while its file is locked, as locks_linux.go says. So there are no process numbers to check, no leases to renew and
+// The state directory holds one file a reservation (hold-*), one a waiter (wait-*), and the host lock (lock). A
+// reservation or waiter lives while its file is locked, as locks_linux.go says. So there are no process numbers to check, no leases to renew and
 // no clocks to agree.
 //
 // Files appear complete and locked, by rename, and are opened read-only by everyone but their owner: with
 // fs.protected_regular the kernel refuses O_CREAT on another user's file in a sticky directory.
 const (
-	lockName    = "lock"
-	holdPrefix  = "hold-"
-	waitPrefix  = "wait-"
-	freedPrefix = "freed-"
-	tempPrefix  = "tmp-"
+	lockName   = "lock"
+	holdPrefix = "hold-"
+	waitPrefix = "wait-"
+	tempPrefix = "tmp-"
 )
 
 // maxRecord bounds what is read of another user's file.

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -62,9 +60,6 @@ func deviceError(err error) error {
 func devicesCommand(e *env) *cobra.Command {
 	var g gpuSource
 	var o output
-	var look look
-	var watch, holds bool
-	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "GPUs with total, used and free memory, and who holds them",
@@ -75,59 +70,36 @@ it.
 Used is what processes have. What driver and firmware set aside is in neither used nor free, where
 the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.
 
-A terminal shows one line a GPU with a bar of its memory, utilization, temperature and power, and
-the processes by user; --full shows the table.`,
+CSV and JSON have utilization, temperature and power too.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
-			}
-			if watch && (o.file != "" || o.format == "markdown" || o.format == "csv") {
-				return usagef("--watch shows text or json on stdout")
-			}
-			if watch && holds {
-				return usagef("--watch shows the GPUs, not --holds")
-			}
-			if !watch && cmd.Flags().Changed("interval") {
-				return usagef("--interval goes with --watch")
-			}
-			if interval < 10*time.Millisecond {
-				return usagef("--interval %v: want at least 10ms", interval)
 			}
 			s, err := g.open()
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			if watch {
-				return watchDevices(e, cmd, s, &g, &o, &look, interval)
-			}
 			list, err := g.list(e, s)
 			if err != nil {
 				return err
 			}
 			s.Observe(list.Devices)
-			if holds && list.owner != "" {
+			if list.owner != "" {
 				fmt.Fprintf(e.stderr, "memestimate: %s belongs to %s, who can remove what it says of reservations; "+
 					"they still count\n", quoteArg(list.StateDir), list.owner)
 			}
 			return o.write(e, func(w io.Writer) error {
-				if holds && o.format != "json" {
-					return o.grid(w, e, list.holds(o.format == "csv"))
+				if o.format == "json" {
+					return encodeJSON(w, list)
 				}
-				return list.write(w, e, &o, &look)
+				return o.grid(w, e, list.grid(o.format == "csv"))
 			})
 		},
 	}
 	g.flags(cmd.Flags())
 	o.flags(cmd.Flags(), "text", "json", "csv", "markdown")
-	look.flags(cmd.Flags())
-	cmd.Flags().Lookup("full").Usage = "show the table on a terminal too, with UUIDs, modes and notes"
-	cmd.Flags().BoolVar(&holds, "holds", false,
-		"list the reservations instead, one line each; \"memestimate release\" gives one up")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
-		"show them again and again, until interrupted; with json one line each time")
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "how often to look with --watch")
 	return cmd
 }
 
@@ -177,22 +149,6 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 		fmt.Fprintf(e.stderr, "memestimate: reservations are not shown: %s\n", oneLine(err.Error()))
 	}
 	return list, nil
-}
-
-func (l *deviceList) write(w io.Writer, e *env, o *output, look *look) error {
-	switch {
-	case o.format == "json":
-		return encodeJSON(w, l)
-	case look.folded(e, o):
-		o.folded = true
-		return l.screen(w, look.of(e, o))
-	case o.format == "text" && !look.full && o.width(e) > 0: // a pipe whose reader says how wide it is
-		o.folded = true
-		shown := look.of(e, o)
-		shown.Colour = look.colour == "always"
-		return l.screen(w, shown)
-	}
-	return o.grid(w, e, l.grid(o.format == "csv"))
 }
 
 // grid lays the list out. The CSV has bytes and plain columns, for programs.
@@ -289,12 +245,20 @@ func reservations(d *devices.Device) string {
 			cells = append(cells, fmt.Sprintf("and %d more", len(d.Reservations)-i))
 			break
 		}
-		share := ""
-		if r.Share {
-			share = ", shared"
+		holder, command, remark := r.PID, r.Command, ""
+		switch {
+		case r.Removed:
+			cells = append(cells, "somebody deleted its file; it ends with its processes")
+			continue
+		case r.Left:
+			holder, command, remark = r.Holder, cmp.Or(r.HolderCommand, "?"), fmt.Sprintf(", left behind by %s (%d)",
+				report.Show(r.Command, 20), r.PID)
 		}
-		cells = append(cells, fmt.Sprintf("%s by %d (%s, %s%s)", report.Size(int64(r.Bytes)), r.PID, report.Show(r.User, 20),
-			report.Show(r.Command, 20), share))
+		if r.Share {
+			remark += ", shared"
+		}
+		cells = append(cells, fmt.Sprintf("%s by %d (%s, %s%s)", report.Size(int64(r.Bytes)), holder, report.Show(r.User, 20),
+			report.Show(command, 20), remark))
 	}
 	return strings.Join(cells, "; ")
 }
@@ -309,42 +273,4 @@ func deviceState(d *devices.Device) string {
 		state += "; its memory is the host's"
 	}
 	return strings.Join(append([]string{state}, d.Notes...), "; ")
-}
-
-// watchDevices shows the devices until the process is ended. On a terminal each listing takes the
-// place of the one before.
-func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, o *output, look *look,
-	interval time.Duration) error {
-	f, ok := e.stdout.(*os.File)
-	clear := ok && isTerminal(f) && o.format == "text"
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		list, err := g.list(e, s)
-		if err != nil {
-			return err
-		}
-		s.Observe(list.Devices)
-		err = o.write(e, func(w io.Writer) error {
-			if o.format == "json" {
-				return json.NewEncoder(w).Encode(list)
-			}
-			if clear {
-				fmt.Fprint(w, "\x1b[H\x1b[2J")
-			}
-			if err := list.write(w, e, o, look); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintln(w)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-cmd.Context().Done():
-			return nil
-		}
-	}
 }

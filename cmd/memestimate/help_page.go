@@ -63,7 +63,7 @@ var commandGroups = []struct {
 	{"About a model", []string{"table", "fit", "models", "gpus", "ops"}},
 	{"Pull requests", []string{"diff", "check", "comment"}},
 	{"What was measured", []string{"explain", "snapshot", "compare"}},
-	{"GPUs", []string{"devices", "run", "trace", "release"}},
+	{"GPUs", []string{"devices", "run", "trace"}},
 	{"Clusters", []string{"slurm", "k8s", "where"}},
 }
 

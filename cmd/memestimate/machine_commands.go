@@ -13,7 +13,6 @@ func machineCommands() []subcommand {
 		{"devices", devicesCommand},
 		{"run", runCommand},
 		{"trace", traceCommand},
-		{"release", releaseCommand},
 		{"slurm", slurmCommand},
 		{"k8s", k8sCommand},
 		{"where", whereCommand},

@@ -264,8 +264,6 @@ func (l *launch) explain(err error) error {
 		x.code = exitNo
 		switch {
 		case l.print || l.wait.set || !no.Held():
-		case no.Left():
-			return x.withHint("--wait waits for it, and so may \"memestimate release\" where it is yours")
 		default:
 			return x.withHint("--wait waits for it")
 		}
