@@ -2,7 +2,7 @@
 //
 // Run answers one question: parameters, activations, and, where Options.Step asks for it, the peak of the training or
 // inference step that it simulates. Who asks several things of one model has Bind infer its shapes once and simulates
-// the Model as often as needed; Largest and FitCheckpoint search that way for what fits a GPU. Recorded answers the
+// the Model as often as needed; Largest and Ways search that way for what fits a GPU. Recorded answers the
 // same of a step that PyTorch itself ran on fake tensors.
 //
 // What is not modelled is listed in Report.Coverage and Report.Notes, and the sums are then lower bounds. All sizes are

@@ -10,7 +10,7 @@ import (
 
 // options are how eager mode runs a step, and on which device.
 func (s *Step) options() (opts torch.Options, device gpu.Device) {
-	opts = torch.Options{Settings: s.Settings, Train: !s.Infer, Tensors: s.Record, Steps: s.steps}
+	opts = torch.Options{Settings: s.Settings, Train: !s.Infer, Tensors: s.Record}
 	switch together := s.GPUs > 1 && !s.Infer; {
 	case together && s.Parallel == program.FSDP:
 		opts.Shards = shards(s.Plan)

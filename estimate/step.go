@@ -32,7 +32,6 @@ type Step struct {
 	unlimited bool // whatever AllocConf says of the device's share: see free
 
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
-	steps int         // how many to simulate; 0 is as many as eager does
 	known torch.Known // by a run of another step
 }
 

@@ -78,6 +78,19 @@ func (b *Model) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 	return ways, nil
 }
 
+// peak simulates a step as far as a confidence needs it.
+func (b *Model) peak(s Step, c Confidence) (*Peak, error) {
+	simulate := b.Simulate
+	if c == Predicted {
+		simulate = b.simulateOnce
+	}
+	sim, err := simulate(s)
+	if err != nil {
+		return nil, err
+	}
+	return &sim.Peak, nil
+}
+
 // rank orders ways by whether they fit.
 func (w *Way) rank() int {
 	switch {

@@ -305,9 +305,6 @@ func waysTried(r *estimate.Report) (gs []*Grid) {
 	if len(r.Ways) > 0 {
 		gs = append(gs, Ways(r))
 	}
-	if r.Checkpoint != nil {
-		gs = append(gs, Checkpointed(r))
-	}
 	return gs
 }
 

@@ -133,7 +133,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if a.stats && r.Peak != nil {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
-	if (a.whatIf || a.ways || a.blocks) && !a.short && !a.record && r.Simulation != nil {
+	if (a.whatIf || a.ways) && !a.short && !a.record && r.Simulation != nil {
 		r.Simulation.Shed() // several runs follow, and nothing that is written has its events
 	}
 	if (a.whatIf || a.drawn && !e.unweighed) && r.Peak != nil {

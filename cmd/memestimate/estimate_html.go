@@ -41,9 +41,6 @@ func (a *questions) html(w io.Writer, in source, r *estimate.Report) error {
 	if len(r.Ways) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "Ways to fit", Grid: report.Ways(r)})
 	}
-	if r.Checkpoint != nil {
-		p.Tables = append(p.Tables, page.Table{Title: "What to checkpoint", Grid: report.Checkpointed(r)})
-	}
 	if g := report.Guesses(r); len(g.Rows) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "What is guessed", Grid: g})
 	}

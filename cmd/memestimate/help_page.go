@@ -26,7 +26,7 @@ type flagGroup struct {
 // flagGroups are the groups of flags in the order of help. Those of a command alone come first, without a title.
 var flagGroups = sync.OnceValue(func() []flagGroup {
 	s := &settings{}
-	fit := []string{"gpu", "budget", "what-if", "ways", "fit-checkpoint", "memory-limit", "confidence"}
+	fit := []string{"gpu", "budget", "what-if", "ways", "memory-limit", "confidence"}
 	output := []string{"format", "output", "full", "color", "stats", "snapshot", "strict"}
 	run := slices.DeleteFunc(flagsOf(0, append(s.modelRows(), s.run.rows()...)),
 		func(name string) bool { return slices.Contains(fit, name) || slices.Contains(output, name) })

@@ -39,7 +39,7 @@ func (r *recorder) flags(fs *pflag.FlagSet) {
 		fs.AddFlag(r.own.Lookup(name))
 	}
 	r.answer.flags(fs)
-	for _, name := range []string{"what-if", "ways", "fit-checkpoint"} { // of a graph
+	for _, name := range []string{"what-if", "ways"} { // of a graph
 		_ = fs.MarkHidden(name)
 	}
 	r.out.flags(fs, estimateFormats...)

@@ -113,7 +113,6 @@ type questions struct {
 	sure   confidenceFlag
 	whatIf bool
 	ways   bool
-	blocks bool
 	stats  bool
 
 	snapshot string // where to write the run
@@ -134,8 +133,6 @@ func (a *questions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.ways, "ways", false,
 		"how the training step fits the --gpu or --budget: precisions, optimizers, checkpointed blocks and\n"+
 			"several GPUs, each simulated, the cheapest first")
-	fs.BoolVar(&a.blocks, "fit-checkpoint", false,
-		"the cheapest set of repeated blocks to checkpoint for the step to fit the --gpu or --budget")
 	fs.StringVar(&a.snapshot, "snapshot", "",
 		"write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot")
 	fs.BoolVar(&a.stats, "stats", false, "print the figures of torch.cuda.memory_stats after the run")

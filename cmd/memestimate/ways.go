@@ -1,15 +1,11 @@
 package main
 
-import (
-	"errors"
-
-	"github.com/memestimate/memestimate/estimate"
-)
+import "github.com/memestimate/memestimate/estimate"
 
 // fitting answers how a training step would fit, where that is asked for.
 func (a *questions) fitting(p *progress, in source, bound *estimate.Model, r *estimate.Report,
 	step *estimate.Step) error {
-	if !a.ways && !a.blocks {
+	if !a.ways {
 		return nil
 	}
 	memory := int64(a.budget)
@@ -18,28 +14,15 @@ func (a *questions) fitting(p *progress, in source, bound *estimate.Model, r *es
 	}
 	switch {
 	case memory == 0:
-		return usagef("--ways and --fit-checkpoint: fit into what? give --gpu NAME or --budget SIZE")
+		return usagef("--ways: fit into what? give --gpu NAME or --budget SIZE")
 	case r.Settings.Mode != "train" || r.Simulation == nil:
-		return usagef("--ways and --fit-checkpoint are about a training step, and none was simulated")
+		return usagef("--ways is about a training step, and none was simulated")
 	}
-	if a.ways {
-		p.now("trying ways to fit on " + quoteArg(in.arg))
-		ways, err := bound.Ways(*step, memory, a.sure.value())
-		if err != nil {
-			return fail(exitInput, "%s: %w", quoteArg(in.arg), err)
-		}
-		r.Ways = ways
+	p.now("trying ways to fit on " + quoteArg(in.arg))
+	ways, err := bound.Ways(*step, memory, a.sure.value())
+	if err != nil {
+		return fail(exitInput, "%s: %w", quoteArg(in.arg), err)
 	}
-	if a.blocks {
-		p.now("choosing blocks of " + quoteArg(in.arg))
-		f, err := bound.FitCheckpoint(*step, memory, a.sure.value())
-		switch {
-		case errors.Is(err, estimate.ErrNoBlocks):
-			return fail(exitInput, "%s: %w", quoteArg(in.arg), err)
-		case err != nil:
-			return fail(exitInput, "%s: --fit-checkpoint: %w", quoteArg(in.arg), err)
-		}
-		r.Checkpoint = f
-	}
+	r.Ways = ways
 	return nil
 }

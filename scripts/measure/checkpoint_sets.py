@@ -1,21 +1,14 @@
-"""Does the set of checkpointed blocks that memestimate proposes survive, and one block fewer not?
+"""Does a step survive under a cap with a set of blocks checkpointed, and with one block fewer?
 
-usage: checkpoint_sets.py propose MEMESTIMATE SETS.json [CONFIDENCE] [SET]
-       checkpoint_sets.py measure SETS.json OUT.json      (a machine with one GPU)
+usage: checkpoint_sets.py SETS.json OUT.json      (a machine with one GPU)
 
-For each model the device memory is capped half-way between what is predicted of the plain step and of the one with
-every block checkpointed. `memestimate MODEL --fit-checkpoint` names a set of blocks for that, before anything is
-measured. Then steps of training are run under the cap, by set_per_process_memory_fraction, with the set and with one
-block fewer, each in a process of its own. The first must survive, the second must not.
-
-SET is `fits`, the set that is proposed, or `survives`, the cheapest set that goes on under the cap, be it by retries:
-where memestimate names none beside the proposed one, that is the cheapest that survives.
+SETS.json has by case the model, the cap in bytes and the blocks: the file that is written may be read again. Steps of
+training are run under the cap, by set_per_process_memory_fraction, with the set and with one block fewer, each in a
+process of its own.
 """
 
 import json
 import multiprocessing as mp
-import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -62,35 +55,7 @@ MODELS = {
 }
 
 
-def proposed(program, model, batch, memory, confidence):
-    """What memestimate answers: its JSON, of a step on an H200."""
-    said = subprocess.run(
-        [program, model, "-b", str(batch), "--fit-checkpoint", "--budget", f"{memory}B", "--confidence", confidence]
-        + ["--format", "json"],
-        capture_output=True,
-        check=False,  # that it does not fit is an answer
-        text=True,
-    )
-    return json.loads(said.stdout)
-
-
-STEPS = 20  # as many as memestimate simulates of a step that survives by retries
-
-
-def propose(program, out, confidence="safe", which="fits"):
-    rows = []
-    for name, (_, _, batch, blocks) in MODELS.items():
-        ends = proposed(program, name, batch, 1, "predicted")["fit_checkpoint"]
-        memory = (ends["plain_bytes"] + ends["every_block_bytes"]) // 2
-        answer = proposed(program, name, batch, memory, confidence)
-        chosen = answer["fit_checkpoint"]
-        run = chosen.get("cheapest_surviving", chosen) if which == "survives" else chosen
-        assert all(re.fullmatch(blocks, block) for block in run["blocks"]), chosen
-        row = {"model": name, "batch": batch, "memory": memory, "context": answer["context_bytes"], "proposed": chosen}
-        rows.append({**row, "run": run["blocks"]})
-        print(name, len(run["blocks"]), "of", chosen["of_blocks"], "fits" if chosen["fits"] else "does not fit")
-    with open(out, "w") as file:
-        json.dump({"confidence": confidence, "set": which, "cases": rows}, file, indent=1)
+STEPS = 20
 
 
 def survives(answers, name, names, cap):
@@ -148,4 +113,4 @@ def measure(sets, out):
 
 
 if __name__ == "__main__":
-    {"propose": propose, "measure": measure}[sys.argv[1]](*sys.argv[2:])
+    measure(*sys.argv[1:])
