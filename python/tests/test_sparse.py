@@ -34,6 +34,8 @@ _CHANGES: dict[str, _Change] = {
     "neg": lambda g: -g,
     "pow": lambda g: g.pow(2),
     "relu": torch.relu,
+    "isnan": torch.isnan,
+    "any": lambda g: g.isnan().any(),
     "bmm": lambda g: torch.bmm(torch.stack([g, -g]), torch.ones(2, 4, 5, device=g.device)),
 }
 

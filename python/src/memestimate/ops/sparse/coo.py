@@ -152,6 +152,26 @@ def add(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -
     return dense
 
 
+@handles(aten.isnan.default)
+def not_numbers(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """What autograd asks of gradients where it looks for anomalies (SparseUnaryOps.cpp, coalesced_unary_ufunc)."""
+    if args[0].layout is not torch.sparse_coo:
+        return NotImplemented
+    with session.capture:
+        whole = args[0].coalesce()
+        found = held(whole)[0].isnan()
+        return made(session, list(whole.shape), held(whole)[1].clone(), found, coalesced=True)
+
+
+@handles(aten.any.default)
+def is_any(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """Whether a value is set (SparseTensorMath.cpp, any_sparse)."""
+    if args[0].layout is not torch.sparse_coo:
+        return NotImplemented
+    with session.capture:
+        return held(args[0])[0].any()
+
+
 @handles(aten._nnz.default)
 def count(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
     """How many values it has: fake tensors that were copied say none."""
