@@ -190,3 +190,41 @@ func TestLongFiltersAsked(t *testing.T) {
 		t.Errorf("of %d, %d as asked, %d taken for transforms that are none", asked, right, wrong)
 	}
 }
+
+// What trees say of kinds that few measured convolutions are, and that no tree has seen: grouped ones, 1x1 filters,
+// patches, volumes, 16 bits. testdata/README.md says what cuDNN answers about them without a GPU.
+func TestConvJudges(t *testing.T) {
+	convs, _ := readConvs(t, convJudges)
+	type tally struct{ n, near, exceeded int }
+	all := &tally{}
+	kinds := map[string]*tally{"all": all}
+	for i := range convs {
+		c := &convs[i]
+		of := kinds[c.model]
+		if of == nil {
+			of = &tally{}
+			kinds[c.model] = of
+		}
+		for pass, want := range c.passes {
+			if want < 0 {
+				continue
+			}
+			p := c.shape.Plan(ConvPass(pass), i, gpu.Default())
+			for _, a := range []*tally{all, of} {
+				a.n++
+				a.near += b2i(nearConv(p.Bytes, want, 0.1))
+				a.exceeded += b2i(want > p.Most+p.Most/100+8192)
+			}
+		}
+	}
+	for kind, a := range kinds {
+		near, exceeded := percent(a.near, a.n), percent(a.exceeded, a.n)
+		t.Logf("%-10s %6d passes: within 10 %% %.1f %%, the most exceeded %.2f %%", kind, a.n, near, exceeded)
+		if near < 75 || exceeded > 2.55 {
+			t.Errorf("%s: not as testdata/README.md says", kind)
+		}
+	}
+	if percent(all.near, all.n) < 85.7 || percent(all.exceeded, all.n) > 1.41 {
+		t.Error("all: not as testdata/README.md says")
+	}
+}

@@ -17,10 +17,11 @@ import (
 // This file reads the measured convolutions.
 
 // convData are measured convolutions, and convAnswers such as cuDNN was asked about on a GPU: what it answers is what
-// PyTorch's allocator is asked for.
+// PyTorch's allocator is asked for. No tree has seen convJudges.
 const (
 	convData    = "testdata/convolutions.bin.gz"
 	convAnswers = "testdata/asked.bin.gz"
+	convJudges  = "testdata/asked_judge.bin.gz"
 )
 
 // A measuredConv is one convolution with the workspaces that cuDNN took, less than 0

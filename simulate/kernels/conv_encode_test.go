@@ -27,7 +27,7 @@ type grownForest struct {
 
 // A knownConv is a measured convolution that the trees get wrong.
 type knownConv struct {
-	hash   string
+	hash   uint32
 	engine uint8
 }
 
@@ -77,10 +77,30 @@ func (f *grownForest) append(b []byte) []byte {
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.known)))
 	for _, k := range f.known {
-		b = append(b, k.hash...)
+		b = append(b, k.engine)
+	}
+	return append(b, f.hashes()...)
+}
+
+// hashes writes what convReader.hashes reads.
+func (f *grownForest) hashes() (b []byte) {
+	at, low, before := 0, hashBits(len(f.known)), uint32(0)
+	put := func(bit uint32) {
+		if at%8 == 0 {
+			b = append(b, 0)
+		}
+		b[at/8] |= byte(bit << (at % 8))
+		at++
 	}
 	for _, k := range f.known {
-		b = append(b, k.engine)
+		for range (k.hash - before) >> low {
+			put(1)
+		}
+		put(0)
+		for i := range low {
+			put((k.hash - before) >> i & 1)
+		}
+		before = k.hash
 	}
 	return b
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
@@ -89,7 +88,7 @@ func (f *grownForest) list(samples []*convSample, read *convForest) {
 			f.known = append(f.known, knownConv{convHash(s.shape, s.pass), best})
 		}
 	}
-	slices.SortStableFunc(f.known, func(a, b knownConv) int { return strings.Compare(a.hash, b.hash) })
+	slices.SortStableFunc(f.known, func(a, b knownConv) int { return cmp.Compare(a.hash, b.hash) })
 	f.known = slices.CompactFunc(f.known, func(a, b knownConv) bool { return a.hash == b.hash })
 }
 

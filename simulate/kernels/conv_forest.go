@@ -6,8 +6,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/bits"
-	"sort"
-	"strings"
+	"slices"
 	"sync"
 )
 
@@ -26,7 +25,8 @@ type convForest struct {
 	figures       string   // of each branch: which figure is asked for
 	above         string   // and the limit above which the second child is next
 	names         string   // of each node that is an engine: which
-	known         string   // see listed
+	known         []uint32 // hashes of convolutions, ascending: see listed
+	knownNames    string   // and which engine each has
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 	maxConvLimits  = 63 // of one figure
 	maxConvNodes   = 1 << 24
 	convDoubts     = 8 // the last trees have grown on three quarters of the convolutions each
-	convHashBytes  = 4
+	convHashBits   = 28
 )
 
 // convForestFile is generated, by
@@ -59,7 +59,8 @@ const (
 //	nodes    4 bytes: their number, of all trees
 //	         a bit each, the highest of a byte first, in multiples of 8 bytes: whether it is an engine
 //	         for each branch the figure; for each branch the limit; for each engine which
-//	known    4 bytes: their number; 4 bytes of a hash for each, ascending; for each which engine
+//	known    4 bytes: their number; for each which engine; of each hash, ascending, how much it is above the one before:
+//	         in bits, the lowest of a byte first, so many ones as it has hashBits(number), a zero, and these bits
 //
 // in little-endian order.
 //
@@ -109,6 +110,37 @@ func (r *convReader) number(bytes int) (n int) {
 	return n
 }
 
+// hashBits is how many bits of each difference between n ascending hashes are written as they are (Rice's code).
+func hashBits(n int) int { return max(bits.Len(uint(1<<convHashBits/max(n, 1)))-1, 0) }
+
+// hashes reads n ascending hashes.
+func (r *convReader) hashes(n int) (hashes []uint32) {
+	at, low := 0, hashBits(n)
+	next := func() uint32 {
+		if at/8 >= len(r.rest) {
+			r.short = true
+			return 0
+		}
+		bit := r.rest[at/8] >> (at % 8) & 1
+		at++
+		return uint32(bit)
+	}
+	hash := uint32(0)
+	for range n {
+		for next() == 1 {
+			hash += 1 << low
+		}
+		for i := range low {
+			hash += next() << i
+		}
+		if r.short {
+			return nil
+		}
+		hashes = append(hashes, hash)
+	}
+	return hashes
+}
+
 // readConvForest returns the forest of a kind; it has no engines if the file is damaged.
 func readConvForest(file string, kind int) (f convForest) {
 	r := convReader{rest: file}
@@ -133,9 +165,9 @@ func readConvForest(file string, kind int) (f convForest) {
 	f.figures = r.take(branches)
 	f.above = r.take(branches)
 	f.names = r.take(nodes - branches)
-	if n := r.number(4); n <= len(r.rest) {
-		f.known = r.take((convHashBytes + 1) * n)
-	}
+	n := r.number(4)
+	f.knownNames = r.take(n)
+	f.known = r.hashes(len(f.knownNames))
 	if r.short || f.number(shape) != nodes-branches {
 		return convForest{}
 	}
@@ -156,24 +188,21 @@ func (f *convForest) number(shape string) (engines int) {
 // listed returns the engine of a convolution that was measured and that the trees get wrong: they are small
 // because they keep the rule and not every exception to it.
 func (f *convForest) listed(s *ConvShape, pass ConvPass) (e convEngine, ok bool) {
-	n := len(f.known) / (convHashBytes + 1)
-	hash := convHash(s, pass)
-	i, ok := sort.Find(n, func(i int) int {
-		return strings.Compare(hash, f.known[convHashBytes*i:convHashBytes*(i+1)])
-	})
-	if !ok || int(f.known[convHashBytes*n+i]) >= len(f.engines) {
+	i, ok := slices.BinarySearch(f.known, convHash(s, pass))
+	if !ok || int(f.knownNames[i]) >= len(f.engines) {
 		return e, false
 	}
-	return f.engines[f.known[convHashBytes*n+i]], true
+	return f.engines[f.knownNames[i]], true
 }
 
-// convHash tells the convolutions of a forest apart: one in a million that was not measured is taken for one that was.
-func convHash(s *ConvShape, pass ConvPass) string {
+// convHash tells the convolutions of a forest apart: at most one in 30,000 that was not measured is
+// taken for one that was.
+func convHash(s *ConvShape, pass ConvPass) uint32 {
 	var room [128]byte
 	h := fnv.New64a()
 	h.Write(s.AppendKey(room[:0], pass))
 	sum := h.Sum64()
-	return string(binary.BigEndian.AppendUint32(room[:0], uint32(sum>>32)^uint32(sum)))
+	return (uint32(sum>>32) ^ uint32(sum)) >> (32 - convHashBits)
 }
 
 // node tells whether a node is an engine, and how many of its kind are before it.
