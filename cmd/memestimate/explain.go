@@ -180,7 +180,7 @@ func explained(p *oom.Paste) *explainJSON {
 		}
 	}
 	if p.Total > 0 {
-		r.Next = append(r.Next, fmt.Sprintf("memestimate train.py --gpu %dMiB", p.Total>>20))
+		r.Next = append(r.Next, fmt.Sprintf("memestimate --gpu %dMiB train.py", p.Total>>20))
 	} else {
 		r.Next = append(r.Next, "memestimate train.py")
 	}

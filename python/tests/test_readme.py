@@ -28,12 +28,3 @@ def test_the_example_runs() -> None:
     assert answer.parameters == sum(p.numel() * 4 for p in model.parameters())
     activations = 4 * 16 * 30 * 30 * 4
     assert 2 * activations < answer.peak.allocated <= answer.peak.at_most
-
-
-def test_the_answer_for_an_8b_is_that_of_its_page() -> None:
-    page = (README.parent / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
-    blocks: list[str] = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        assert block.startswith("$ memestimate ")
-        assert f"```console\n{block}```" in page

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,19 +78,15 @@ def test_what_is_wrong_is_said(given: dict[str, Any], said: str) -> None:
         memestimate.from_config(llama(1), **given)
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "fine-tuning.md"
+ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_tells_what_was_measured(program: Path, tmp_path: Path) -> None:
-    page = PAGE.read_text(encoding="utf-8")
+def test_the_pages_tell_what_was_measured() -> None:
+    """The README's answer is for another card, whose kernels take less; test_start.py types its command."""
+    page = (ROOT / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
     for _, allocated, reserved in MEASURED:
         assert f"| {allocated:,} | {reserved:,} |" in page
-    (shown,) = re.findall(r"```console\n\$ (memestimate [^\n]*)\n(.*?)```", page, re.DOTALL)
-    found = {name: float(size) for name, size in re.findall(r"^(\w+) +([\d.]+) GiB ", shown[1], re.MULTILINE)}
-    assert 0 <= MEASURED[-1][1] / 2**30 - found["allocated"] < 0.07  # workspaces of another card
+    (shown,) = re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    found = {name: float(size) for name, size in re.findall(r"^(\w+) +([\d.]+) GiB ", shown, re.MULTILINE)}
+    assert 0 <= MEASURED[-1][1] / 2**30 - found["allocated"] < 0.07
     assert abs(MEASURED[-1][2] / 2**30 - found["reserved"]) < 0.01
-    if os.environ.get("MEMESTIMATE_TESTS") == "every":
-        words = [str(program), *shlex.split(shown[0])[1:], "--full=false"]
-        environ = {**os.environ, "VIRTUAL_ENV": sys.prefix, "XDG_CACHE_HOME": str(tmp_path)}
-        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
-        assert done.stdout.rstrip("\n") == shown[1].rstrip("\n")
