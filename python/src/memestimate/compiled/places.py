@@ -7,7 +7,7 @@ import re
 import sys
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -108,19 +108,27 @@ class Places:
     def _entering(self, call: Callable[..., Any], backward: bool, wrapper: Wrapper) -> Callable[..., Any]:
         """A wrapper's function that says that a forward pass or an optimizer begins, where no hook says so.
 
-        Whose parameters it is given tells for which module it runs.
+        Whose parameters it is given tells for which module it runs, or where these have no names, as FSDP's that are
+        gathered, which module called it.
         """
         phases = self._session.phases
         roots = [place.modules[0] for place in wrapper.places if place.modules]
         optimizer = not roots and any(_OPTIMIZERS in file for place in wrapper.places for file, _, _ in place.stack)
-        first: dict[int, str] = {}  # names of parameters by the number of their argument, in the first call
+        first: dict[int, str] = {}  # by the number of an argument: which parameter it was in the first call
+        caller = ""  # the module that called it then
 
         def entering(args: Any) -> Any:
+            nonlocal caller
             root = self._alive(roots[0]) if roots else None
             with phases.during("optimizer") if optimizer else phases.compiled(root):
+                within = phases.running()
+                now = phases.named(within)
                 if not first:
                     first.update((i, name) for i, name in enumerate(map(self._parameter, args)) if name)
-                wrapper.run = Run(phases.running(), *self._moved(first, args))
+                caller = caller or now
+                names = [(name, self._parameter(args[i])) for i, name in first.items()]
+                named = [pair for pair in names if pair[1]] or [(caller, now)]
+                wrapper.run = Run(within, *next((_moved(*pair) for pair in named if pair[0] != pair[1]), ("", "")))
                 node = phases.backward_depth > 0, torch._C._autograd._get_sequence_nr() - 1
                 self._runs[node] = wrapper.run
                 return call(args)
@@ -133,17 +141,6 @@ class Places:
             return call(args)
 
         return returning if backward else entering
-
-    def _moved(self, first: dict[int, str], args: Sequence[Any]) -> tuple[str, str]:
-        """The module of which compiled code was first given parameters, and the one of which it is given them now."""
-        for i, name in first.items():
-            now = self._parameter(args[i])
-            if now and now != name:
-                before, after = name.split("."), now.split(".")
-                while before and after and before[-1] == after[-1]:
-                    del before[-1], after[-1]
-                return ".".join(before), ".".join(after)
-        return "", ""
 
     def _parameter(self, value: Any) -> str:
         """The name of a parameter; "" for another value."""
@@ -165,6 +162,14 @@ class Places:
 
     def _module(self, place: Place, run: Run) -> int:
         return self._session.phases.within(run.within, place.modules, (run.first, run.now))
+
+
+def _moved(first: str, now: str) -> tuple[str, str]:
+    """Of two names, what is before the parts that both end in: layers.0 and layers.1 of their weights."""
+    before, after = first.split("."), now.split(".")
+    while before and after and before[-1] == after[-1]:
+        del before[-1], after[-1]
+    return ".".join(before), ".".join(after)
 
 
 def _place(node: Any) -> Place:

@@ -169,6 +169,10 @@ class Phases:
         """The id of the innermost module whose forward is running, -1 if there is none."""
         return self._modules[-1] if self._modules else -1
 
+    def named(self, module: int) -> str:
+        """The full name of a module that the recording has by this id; "" for -1."""
+        return self._entered.get(module, ("", ""))[0]
+
     def within(self, parent: int, modules: Sequence[int], instead: tuple[str, str] = ("", "")) -> int:
         """The id of the last of some modules, each within the one before; they are given as `id()` gives them.
 
