@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import as_tensor, nn
+from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
 import memestimate
@@ -157,24 +158,30 @@ def test_graph_breaks_inference_and_blocks(tmp_path: Path) -> None:
     assert {"0.up", "1.up"} <= {name for _, name, _ in found.tables["module"]}
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_blocks_that_are_compiled_once_have_their_own_places(wrapped: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["compiled", "wrapped", "sharded"])
+def test_blocks_that_are_compiled_once_have_their_own_places(how: str, tmp_path: Path) -> None:
     """Three equal blocks: Dynamo compiles the first, and calls that for the others."""
     torch._dynamo.reset()
     told: list[str] = []
-    with memestimate.record(tmp_path / "a.mrec") as recorder:
+    with memestimate.record(tmp_path / "a.mrec", world_size=2 if how == "sharded" else 1) as recorder:
         recorder.tell = told.append
         model = nn.Sequential(Block(), Block(), Block()).cuda()
         for i, block in enumerate(model):
-            if wrapped:
+            if how == "wrapped":
                 model[i] = torch.compile(block)  # type: ignore[assignment]
             else:
                 block.compile()
+        if how == "sharded":
+            torch.distributed.init_process_group("nccl")
+            for block in model:
+                fully_shard(block)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(2):
             model(torch.randn(256, 64, device="cuda", requires_grad=True)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
+        if how == "sharded":
+            torch.distributed.destroy_process_group()
     assert len(told) == 2, "one forward and one backward"
     found = Recording(tmp_path / "a.mrec")
     modules = found.tables["module"]
