@@ -79,6 +79,14 @@ def test_experts_connect_with_all_and_a_root_with_each(tmp_path: Path) -> None:
     assert recorded(tmp_path / "x.mrec", body, at_once=False) == [*want, [[0, 2]], [2, "receive", [2]]]
 
 
+def test_an_all_to_all_connects_those_that_get_something(tmp_path: Path) -> None:
+    def body(x: torch.Tensor) -> None:
+        dist.all_to_all_single(torch.empty_like(x), x, [0, 0, 0, 4], [0, 4, 0, 0])  # as ring attention does
+
+    want = [[[0, 1, 2, 3]], [0, "send", [1]], [0, "receive", [3]]]
+    assert recorded(tmp_path / "x.mrec", body, at_once=False) == want
+
+
 def test_a_mesh_and_its_tensors(tmp_path: Path) -> None:
     def body(x: torch.Tensor) -> None:
         mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("a", "b"))

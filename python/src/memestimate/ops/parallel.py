@@ -120,7 +120,7 @@ def functional(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs
     """Take note of a collective that makes its result, as DTensor calls them; it runs by its rule of shapes."""
     groups = [a for a in (*args, *kwargs.values()) if isinstance(a, str)]
     if groups:
-        session.part(Communicators).collective(func._schema.name.partition("::")[2], groups[-1])
+        session.part(Communicators).collective(func._schema.name.partition("::")[2], groups[-1], args)
     return NotImplemented
 
 

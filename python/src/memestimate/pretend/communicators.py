@@ -38,7 +38,7 @@ class Communicators:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._groups: dict[str, _Group] = {}  # by name
-        self._seen: set[tuple[str, str, int, bool]] = set()
+        self._seen: set[tuple[object, ...]] = set()
         self._default = ""
         self._at_once = False  # init_process_group was given a device_id
         self._batched = False
@@ -61,7 +61,7 @@ class Communicators:
     def collective(self, name: str, group: str, args: Sequence[Any] = ()) -> None:
         """Take note of an operator of c10d that runs on the pretended GPU."""
         at = 2 if name in _TO_ONE else 3 if name in _OF_ROOT else -1
-        self._run(name, group, args[at] if at >= 0 else -1, self._batched)
+        self._run(name, group, args[at] if at >= 0 else -1, self._batched, *_sent(name, args))
 
     def objects(self, name: str, group: Any, peer: int = -1, batched: bool = False) -> None:
         """Take note of a collective of Python objects, which go to the GPU where NCCL is the group's only backend.
@@ -73,9 +73,16 @@ class Communicators:
         if of is not None and of.backend in ("nccl", "cuda:nccl"):
             self._run(name, group.group_name, of.ranks.index(peer) if peer >= 0 else -1, batched)
 
-    def _run(self, name: str, group: str, peer: int, batched: bool) -> None:
-        """Define what an operator needs; `peer` is a rank in the group."""
-        key = group, name, peer, batched
+    def _run(
+        self, name: str, group: str, peer: int, batched: bool, ins: tuple[bool, ...] = (), outs: tuple[bool, ...] = ()
+    ) -> None:
+        """
+        Define what an operator needs.
+
+        `peer` is a rank in the group; of an all-to-all `ins` and `outs` say for each rank whether something goes there
+        or comes from there, and nothing where as much goes everywhere.
+        """
+        key = group, name, peer, batched, ins, outs
         if key in self._seen or name in _ASIDE or self._session.quiet or group not in self._groups:
             return
         self._seen.add(key)
@@ -93,8 +100,8 @@ class Communicators:
             sends = is_root == (name == "scatter_")
             self._connect(made, "send" if sends else "receive", others if is_root else [ranks[peer]])
         elif name in _BY_PAIRS:
-            self._connect(made, "send", others)
-            self._connect(made, "receive", others)
+            self._connect(made, "send", [rank for rank in others if not ins or ins[ranks.index(rank)]])
+            self._connect(made, "receive", [rank for rank in others if not outs or outs[ranks.index(rank)]])
         else:
             self._connect(made, "ring", [])
 
@@ -114,6 +121,19 @@ class Communicators:
 
     def _connect(self, made: int, how: str, peers: list[int]) -> None:
         self._session.writer.define("connect", (made, how, *peers), made, how, peers)
+
+
+def _sent(name: str, args: Sequence[Any]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """To and from which ranks an all-to-all sends anything, as ring attention does to its neighbour alone."""
+    outs: Sequence[Any] = ()
+    ins: Sequence[Any] = ()
+    if name == "alltoall_base_":
+        outs, ins = args[3], args[4]
+    elif name == "all_to_all_single" and len(args) > 2:
+        outs, ins = args[1], args[2]
+    elif name == "alltoall_":
+        outs, ins = ([t.numel() for t in tensors] for tensors in (args[0], args[1]))
+    return tuple(bool(n) for n in ins), tuple(bool(n) for n in outs)
 
 
 def install(session: Session) -> None:
