@@ -62,6 +62,10 @@ const (
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Model, error) {
 	given, asked := m, opt
+	m, err := rescale(m, &opt)
+	if err != nil {
+		return nil, err
+	}
 	m, saved := module.Fill(m, recover.Facts)
 	m = module.Restore(m, recover.Facts)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})

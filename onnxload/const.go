@@ -15,6 +15,9 @@ func (m *Model) Ints(t *Tensor) ([]int64, error) {
 	if !t.DType.IsInt() && t.DType != Bool {
 		return nil, fmt.Errorf("tensor %q is %s, not an integer", t.Name, t.DType)
 	}
+	if t.made != nil {
+		return slices.Clone(t.made), nil
+	}
 	if t.Sparse != nil {
 		return densify(m, t, (*Model).Ints)
 	}

@@ -219,6 +219,12 @@ type Tensor struct {
 	External *External     // set when the payload lies in a file of its own
 
 	payload payload
+	made    []int64 // the elements of IntTensor's
+}
+
+// IntTensor returns a tensor of integers that no file has.
+func IntTensor(name string, elements []int64) *Tensor {
+	return &Tensor{Name: name, DType: Int64, Dims: []int64{int64(len(elements))}, made: elements}
 }
 
 // A SparseTensor is a tensor stored as its non-zero values and their places.
