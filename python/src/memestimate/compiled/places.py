@@ -144,9 +144,9 @@ class Places:
 
     def _parameter(self, value: Any) -> str:
         """The name of a parameter; "" for another value."""
-        if not isinstance(value, torch.Tensor) or not value.is_cuda:
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             return ""
-        storages = self._session.storages
+        storages = self._session.storages  # which knows no tensor of the host: to ask for its device would be logged
         kind, name = storages.kinds.get(storages.of_address(value), ("", ""))
         return name if kind == "parameter" else ""
 
