@@ -59,6 +59,10 @@ func Value(key, typed string) (string, error) {
 	case "loss":
 		return Loss(typed)
 	case "mode":
+		if slices.Contains([]string{"generate", "generation", "generating"}, plain(typed)) {
+			return "", &Error{"a graph holds one pass, not model.generate()",
+				"record it: with memestimate.record(\"generate.mrec\"): model.generate(...)"}
+		}
 		return word(typed, modes), nil
 	case "zero-grad":
 		return word(typed, zeroGrads), nil
