@@ -251,7 +251,7 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 		if errors.As(err, &bind) {
 			return p, fmt.Errorf("%w: %w", ErrNoBatch, err)
 		}
-		if batch > 1 {
+		if batch > 1 && !errors.Is(err, ErrNoBatch) {
 			return p, nil
 		}
 		return p, err

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
@@ -73,8 +74,12 @@ func TestLargestSearches(t *testing.T) {
 }
 
 func TestLargestRefuses(t *testing.T) {
-	if _, err := Largest(open(t, "conv_example"), Options{}, 8<<30); !errors.Is(err, ErrNoBatch) {
-		t.Errorf("a model of one batch alone: %v", err)
+	m := readModel(t, onnxtest.Model{Opset: 17, Graph: onnxtest.Graph{In: []onnxtest.Value{onnxtest.Float("x", 1, 4)},
+		Out:   []onnxtest.Value{{Name: "y"}},
+		Inits: []onnxtest.Tensor{{Name: "to", DType: onnxload.Int64, Dims: []int64{2}, Typed: []int64{2, 2}}},
+		Nodes: []onnxtest.Node{onnxtest.Op("Reshape", "x to", "y")}}}.Bytes(), "")
+	if _, err := Largest(m, Options{Step: &Step{Infer: true}}, 8<<30); !errors.Is(err, ErrNoBatch) {
+		t.Errorf("a model of one batch alone: %v", err) // not that two samples are too large
 	}
 	f, err := Largest(open(t, "mlp"), Options{}, 1<<20)
 	if err != nil || f.Batch != 0 || f.Safe != 0 || len(f.Curve) != 1 {

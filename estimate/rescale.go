@@ -40,7 +40,7 @@ func rescale(m *onnxload.Model, opt *Options) (*onnxload.Model, error) {
 	r := &rescaling{m: m, from: from, fixed: fixed, batch: opt.Batch}
 	out, err := r.run(opt)
 	if err != nil {
-		return nil, fmt.Errorf("the export's batch is fixed at %d: %w", fixed, err)
+		return nil, fmt.Errorf("%w: the export's is fixed at %d: %w", ErrNoBatch, fixed, err)
 	}
 	out.Notes = append(slices.Clone(out.Notes), fmt.Sprintf("the export's batch is fixed at %d: its inputs and %s were "+
 		"rewritten for %d; one with dynamic_shapes says itself what follows the batch", fixed,

@@ -29,7 +29,7 @@ func (l *look) flags(fs *pflag.FlagSet) {
 // short reports whether the answer goes to one screen, as a person wants it at a terminal and behind a pipe. Files and
 // all other forms have the whole report.
 func (l *look) short(o *output) bool {
-	return !l.full && o.format == "text" && (o.file == "" || o.file == "-")
+	return !l.full && !l.given("stats") && o.format == "text" && (o.file == "" || o.file == "-")
 }
 
 // folded reports whether a table, which programs read from a pipe, is for a screen.

@@ -83,7 +83,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	}
 	if err == nil {
 		err = verdict(in, r, a.budget > 0 || s.run.limit > 0 || s.run.gpu != "")
-		if x, ok := errors.AsType[*exitError](err); ok && x.code == exitNo && a.short {
+		if x, ok := errors.AsType[*exitError](err); ok && x.code == exitNo && a.short && e.terminal {
 			x.err = nil // the answer has said it, on the same screen
 		}
 	}
