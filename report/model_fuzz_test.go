@@ -176,11 +176,14 @@ func answer(raw []byte, opt estimate.Options, step *estimate.Step, form int) ([]
 		return nil, nil, line(err)
 	}
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims})
-	if err != nil {
+	switch _, fixed := errors.AsType[*shape.BindError](err); {
+	case fixed && opt.Batch > 0: // the model was rescaled, which shape inference alone does not do
+	case err != nil:
 		return nil, nil, "the estimate has an answer, shapes has none: " + err.Error()
-	}
-	if wrong := agree(m, types, r); wrong != "" {
-		return nil, nil, wrong
+	default:
+		if wrong := agree(m, types, r); wrong != "" {
+			return nil, nil, wrong
+		}
 	}
 	if wrong := sound(r, step.Plan, doubles(m)); wrong != "" {
 		return nil, nil, wrong
