@@ -240,8 +240,7 @@ def test_a_backward_pass_that_is_not_compiled_runs_eagerly(
     said = answers.run([str(tmp_path / "a.mrec"), "--full"]).stdout.splitlines()
     assert said[1].startswith("not the compiled program: recorded eagerly in part, not compiled: ")
     assert said[2].endswith("safe unless compiled code takes more")
-    (bound,) = [line for line in said if line.startswith("at most")]
-    assert bound.endswith("no bound: compiled code may take more")
+    assert not [line for line in said if line.startswith("at most")]
     recorded(tmp_path / "b.mrec", torch.compile, steps=1, compile=False)
     most = [answers.ask([str(tmp_path / name)])["peak"]["upper_bound_bytes"] for name in ("a.mrec", "b.mrec")]
     assert most[0] >= most[1]

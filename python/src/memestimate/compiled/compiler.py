@@ -256,6 +256,7 @@ class Compiler:
         subclasses.FakeTensor = subclasses.fake_tensor.FakeTensor
         try:
             with own_makers():
+                _know_makers()
                 yield
         finally:
             subclasses.FakeTensor = kind
@@ -264,6 +265,13 @@ class Compiler:
             phases.compiling -= 1
             if collects:
                 gc.enable()
+
+
+def _know_makers() -> None:
+    """Have Dynamo look its functions up anew, where it did so while others stood for those that make tensors."""
+    rules: Any = torch._dynamo.trace_rules
+    if torch.tensor not in rules.get_torch_obj_rule_map():
+        rules.clear_lru_cache()
 
 
 def install(session: Session) -> None:
