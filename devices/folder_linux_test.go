@@ -92,3 +92,33 @@ func TestHostLockThatIsAnotherFile(t *testing.T) {
 		t.Errorf("%v, %v, %q", err, readErr, data)
 	}
 }
+
+// TestDirectoryThatIsRemoved: a directory that somebody removes while it is read holds nothing.
+func TestDirectoryThatIsRemoved(t *testing.T) {
+	s := state(t)
+	stop := make(chan struct{})
+	removed := make(chan int)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			select {
+			case <-stop:
+				removed <- n
+				return
+			default:
+			}
+			os.RemoveAll(s.dir)
+			s.ensure()
+		}
+	}()
+	for range 20_000 {
+		if names, err := s.names(holdPrefix); err != nil || len(names) > 0 {
+			t.Errorf("%q, %v", names, err)
+			break
+		}
+	}
+	close(stop)
+	if n := <-removed; n < 100 {
+		t.Errorf("it was removed %d times alone", n)
+	}
+}

@@ -276,7 +276,7 @@ func (s *State) names(prefix string) ([]string, error) {
 	}
 	defer f.Close()
 	all, err := f.Readdirnames(-1)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // which Linux answers once somebody has removed the directory
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	names := slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, prefix) })
