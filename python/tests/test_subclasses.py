@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -112,3 +113,26 @@ def test_states_of_paged_optimizers_are_no_allocations(tmp_path: Path) -> None:
         assert len(notes) == paged
         maps, scales = 2 * 1024, 2 * 1024 * 1024 // 256 * 4
         assert held == (4 << 20) + maps + scales + (0 if paged else 2 << 20)
+
+
+class Labelled(torch.Tensor):
+    """As fastai's: what is computed of it takes its label over."""
+
+    label = ""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = super().__torch_function__(func, types, args, kwargs)
+        if isinstance(out, Labelled):
+            out.label = next((x.label for x in args if isinstance(x, Labelled)), "")
+        return out
+
+
+def test_a_class_that_follows_what_is_computed_of_it(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "a.mrec"):
+        x = torch.ones(4, 8, device="cuda").as_subclass(Labelled)
+        x.label = "image"
+        y = nn.Linear(8, 2).cuda()(x)
+        assert isinstance(y, Labelled)
+        assert (y.label, y.is_cuda) == ("image", True)
+        y.sum().backward()

@@ -45,6 +45,7 @@ from ..pretend import (
     out_of_memory,
     processes,
     python_side,
+    saving,
     shorter,
     threads,
     torchscript,
@@ -94,7 +95,8 @@ RULES = Rules(
     higher_order=flex.higher_order,
     install=(
         _engine,
-        *(device.install, phases.install, copies.install, optimizers.install, python_side.install, kinds.install),
+        *(device.install, phases.install, copies.install, optimizers.install, python_side.install, saving.install),
+        kinds.install,
         compiler.install,
         *(torchscript.install, addresses.install, unknown.install, threads.install, processes.install),
         data_parallel.install,

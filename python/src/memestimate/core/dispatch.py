@@ -33,6 +33,7 @@ _NO_RULE = (
     UnsupportedOperatorException,
     NotImplementedError,
 )
+_DEVICES = "Unhandled FakeTensor Device Propagation"
 _NO_FAKE = "no fake impl registered"
 _QUESTIONS = {"prim"}  # of a tensor: on which device it is, how large
 STAND_IN = torch.device("xla", 0)  # of tensors of the pretended GPU to C++, where a build has no CUDA (host.py)
@@ -191,8 +192,12 @@ class Capture(TorchDispatchMode):
             out = self._shapes(func, types, args, kwargs)
         except _NO_RULE as error:
             return self._rules.no_shape(self._session, func, args, kwargs, error)
-        except RuntimeError as error:  # of torch.library.custom_op
-            if _NO_FAKE not in str(error):
+        except RuntimeError as error:
+            if _DEVICES in str(error):  # in PyTorch's words for real tensors
+                found = " and ".join(sorted({str(t.device) for t in tensors([*args, *kwargs.values()])}, reverse=True))
+                text = f"Expected all tensors to be on the same device, but found at least two devices, {found}!"
+                raise RuntimeError(text) from None
+            if _NO_FAKE not in str(error):  # of torch.library.custom_op
                 raise
             return self._rules.no_shape(self._session, func, args, kwargs, error)
         if out is not NotImplemented:

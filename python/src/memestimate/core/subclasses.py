@@ -21,6 +21,12 @@ _OF = "_memestimate_class"
 _known: dict[type, type] = {}
 
 
+class _Converts:
+    """What `super().__torch_function__` of the program's class finds: Tensor's, which FakeTensor has switched off."""
+
+    __torch_function__ = vars(torch.Tensor)["__torch_function__"]
+
+
 def _metaclass(kind: type) -> Any:
     return type(kind)
 
@@ -33,7 +39,7 @@ def pretended(kind: type) -> type:
         return FakeTensor
     if kind not in _known:
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, _OF: kind}
-        both = _metaclass(kind)(kind.__name__, (kind, FakeTensor), names)
+        both = _metaclass(kind)(kind.__name__, (kind, _Converts, FakeTensor), names)
         # Which C++ turns off for a class that has Tensor's and a __torch_dispatch__ (THPVariableMetaType_init).
         both.__torch_function__ = inspect.getattr_static(kind, "__torch_function__")
         _known[kind] = both

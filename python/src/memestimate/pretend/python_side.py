@@ -1,10 +1,9 @@
-"""What Python does with tensors beside computing: print, pickle, copy, convert, compile, load."""
+"""What Python does with tensors beside computing: print, copy, convert, hand on to other libraries."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,16 +16,6 @@ from ..core.session import Session
 
 def install(session: Session) -> None:
     """Give tensors on the pretended GPU the methods that programs use on real ones."""
-
-    def on_host(tensor: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            return tensor.detach().cpu()
-
-    def reduce(tensor: torch.Tensor, protocol: Any) -> Any:
-        host = on_host(tensor)
-        if isinstance(tensor, nn.Parameter):
-            return nn.Parameter(host, tensor.requires_grad).__reduce_ex__(protocol)
-        return host.__reduce_ex__(protocol)
 
     def format_(tensor: torch.Tensor, spec: str) -> str:
         if tensor.dim() == 0:
@@ -54,15 +43,46 @@ def install(session: Session) -> None:
         return tensor.to("cuda", on_host.dtype, non_blocking=non_blocking)
 
     session.patches.set(torch.Tensor, "type", type_)
-    session.patches.set(FakeTensor, "__reduce_ex__", reduce)
     session.patches.set(FakeTensor, "__format__", format_)
     session.patches.set(FakeTensor, "__deepcopy__", deepcopy)
-    session.patches.set(torch, "load", _load(torch.load))
+    _handed_on(session)
     _profile(session)
     log = fake_tensor.log  # it writes a stack to the terminal for each shape that does not fit, beside the exception
     level = log.level
     log.setLevel(logging.CRITICAL)
     session.patches.later(lambda: log.setLevel(level))
+
+
+def _handed_on(session: Session) -> None:
+    """Memory that another library shall use: PyTorch itself gets it by DLPack, others are told that there is none."""
+
+    def numpy(tensor: torch.Tensor, *, force: bool = False) -> Any:
+        if force:
+            return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+        raise TypeError(
+            f"can't convert {tensor.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
+        )
+
+    def refuse(tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
+        raise BufferError(
+            "memestimate: another library asks for the address of a tensor, and a recording computes nothing: leave "
+            "out what that library does, or do it with PyTorch"
+        )
+
+    def to_dlpack(tensor: torch.Tensor) -> Any:
+        return tensor.detach() if isinstance(tensor, FakeTensor) else to(tensor)
+
+    def from_dlpack(capsule: Any, **asked: Any) -> torch.Tensor:
+        return capsule.detach() if isinstance(capsule, FakeTensor) else of(capsule, **asked)
+
+    to, of = vars(torch)["to_dlpack"], vars(torch)["from_dlpack"]
+    for owner in (torch, torch.utils.dlpack):
+        session.patches.set(owner, "to_dlpack", to_dlpack)
+        session.patches.set(owner, "from_dlpack", from_dlpack)
+    session.patches.set(FakeTensor, "numpy", numpy)
+    session.patches.set(FakeTensor, "__dlpack__", refuse)
+    session.patches.set(FakeTensor, "__cuda_array_interface__", property(refuse))
 
 
 def _profile(session: Session) -> None:
@@ -82,37 +102,3 @@ def _profile(session: Session) -> None:
     session.patches.set(torch.autograd.profiler.profile, "__init__", beginning)
     for name in ("start", "stop"):
         session.patches.set(torch.cuda.profiler, name, nothing)
-
-
-def _load(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.load`: what belongs on the GPU is read on the host and copied there."""
-
-    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if callable(map_location) or isinstance(map_location, dict):
-            return original(f, map_location, *args, **kwargs)
-        if map_location is not None:
-            found = original(f, "cpu", *args, **kwargs)
-            return _map(found, lambda t: t.to("cuda")) if torch.device(map_location).type == "cuda" else found
-        on_gpu: set[int] = set()
-
-        def locate(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage:
-            if location.startswith("cuda"):
-                on_gpu.add(storage._cdata)
-            return storage
-
-        found = original(f, locate, *args, **kwargs)
-        return _map(found, lambda t: t.to("cuda") if t.untyped_storage()._cdata in on_gpu else t)
-
-    return load
-
-
-def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        for key in value:
-            value[key] = _map(value[key], function)
-        return value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_map(item, function) for item in value)
-    return value
