@@ -214,7 +214,7 @@ func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word 
 			}
 			err := runEstimate(e, cmd, in, &t.settings, &t.answer, &t.out)
 			if t.listsWays() && (err == nil || codeOf(err) == exitNo) {
-				if table, err = t.beginWays(e, err); table != nil {
+				if table, err = t.beginWays(e, c, err); table != nil {
 					return table.row(ways[0], file, nil)
 				}
 			}

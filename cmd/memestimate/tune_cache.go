@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// mostKept is how many recordings the cache has; the oldest go first.
+// mostKept is how many recordings the cache has, and how many rows of tables; the oldest go first.
 const mostKept = 256
 
 // An answerCache keeps recordings of configurations by all that decides them: the configuration, the way, the Python
@@ -115,7 +115,26 @@ func (c *answerCache) put(w *tuning, file string) {
 	c.prune(filepath.Dir(path))
 }
 
-// prune deletes the oldest recordings beyond mostKept.
+// told returns what this program says of the recording of a way under some settings, which is kept as long as the
+// program is the same file.
+func (c *answerCache) told(w *tuning, settings string, say func() (string, error)) (string, error) {
+	program, err := os.Executable()
+	if err != nil || !c.known() {
+		return say()
+	}
+	path := filepath.Join(c.folder, "told", digest(c.file(w), program, stamp(program), settings))
+	if text, err := os.ReadFile(path); err == nil {
+		return string(text), nil
+	}
+	text, err := say()
+	if err == nil {
+		keepFile(path, []byte(text))
+		c.prune(filepath.Dir(path))
+	}
+	return text, err
+}
+
+// prune deletes the oldest files beyond mostKept.
 func (c *answerCache) prune(folder string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) <= mostKept {

@@ -50,15 +50,17 @@ type waysTable struct {
 	sure    estimate.Confidence
 	memory  int64 // of the GPU or the budget; 0 where none was named
 	verdict error // of the way that was asked for
+	cache   *answerCache
 }
 
 // beginWays writes the head of the table behind the answer, whose error is kept for the end.
-func (t *tuner) beginWays(e *env, verdict error) (*waysTable, error) {
+func (t *tuner) beginWays(e *env, c *answerCache, verdict error) (*waysTable, error) {
 	step, err := t.settings.run.asked(e)
 	if err != nil {
 		return nil, err
 	}
-	w := &waysTable{w: e.stdout, step: *step, sure: t.answer.sure.value(), memory: int64(t.answer.budget), verdict: verdict}
+	w := &waysTable{w: e.stdout, step: *step, sure: t.answer.sure.value(), memory: int64(t.answer.budget), verdict: verdict,
+		cache: c}
 	if w.memory == 0 && step.Limited {
 		w.memory = step.GPU.Memory
 	}
@@ -76,18 +78,22 @@ func outputError(err error) error {
 
 // row writes the line of a way, by its recording or by why there is none.
 func (t *waysTable) row(way tuning, file string, why error) error {
-	name := way.name()
-	var peak *estimate.Peak
+	said := ""
 	if why == nil {
-		peak, why = t.peak(file)
+		said, why = t.cache.told(&way, fmt.Sprintf("%#v %s %d", t.step, t.sure, t.memory), func() (string, error) {
+			peak, err := t.peak(file)
+			if err != nil {
+				return "", err
+			}
+			need, _ := peak.At(t.sure)
+			gib := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/(1<<30)) }
+			return fmt.Sprintf("%9s %9s  %s", gib(peak.Allocated), gib(need), t.fits(peak)), nil
+		})
 	}
 	if why != nil {
-		_, err := fmt.Fprintf(t.w, "%-40s %9s %9s  %s\n", name, "?", "?", report.Clean(oneLine(why.Error())))
-		return outputError(err)
+		said = fmt.Sprintf("%9s %9s  %s", "?", "?", report.Clean(oneLine(why.Error())))
 	}
-	need, _ := peak.At(t.sure)
-	gib := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/(1<<30)) }
-	_, err := fmt.Fprintf(t.w, "%-40s %9s %9s  %s\n", name, gib(peak.Allocated), gib(need), t.fits(peak))
+	_, err := fmt.Fprintf(t.w, "%-40s %s\n", way.name(), said)
 	return outputError(err)
 }
 

@@ -90,3 +90,21 @@ def test_the_pages_tell_what_was_measured() -> None:
     found = {name: float(size) for name, size in re.findall(r"^(\w+) +([\d.]+) GiB ", shown, re.MULTILINE)}
     assert 0 <= MEASURED[-1][1] / 2**30 - found["allocated"] < 0.07
     assert abs(MEASURED[-1][2] / 2**30 - found["reserved"]) < 0.01
+
+
+def test_what_a_library_compiles_when_it_is_imported_is_compiled_when_it_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[Any] = []
+
+    def compiles(function: Any, **options: Any) -> Any:
+        compiled.append(options)
+        return function
+
+    monkeypatch.setattr(torch, "compile", compiles)
+    double = tuning._later(dynamic=False)(lambda x: 2 * x)
+    assert not compiled
+    assert (double(2), double(3)) == (4, 6)
+    assert compiled == [{"dynamic": False}]
+    tuning._library("json")
+    assert torch.compile is compiles

@@ -14,6 +14,7 @@ from ..compiled import compiler
 from ..core.gpus import GPU
 from ..core.recorder import Recorder as CoreRecorder
 from ..core.session import Way
+from ..core.shape_cache import Shared
 from ..core.writer import Writer
 from ..pretend import (
     batches,
@@ -57,6 +58,8 @@ class Recorder(CoreRecorder):
         Raise `TooLong` when a call begins after so long, or `Enough` where `steps` is None; 0 for never.
     compile : bool
         Whether what the program compiles (`torch.compile`) is compiled; otherwise it runs eagerly.
+    shared : Shared, optional
+        What this recording has in common with others of the same GPU, under the same settings of PyTorch.
 
     Attributes
     ----------
@@ -80,6 +83,7 @@ class Recorder(CoreRecorder):
         seconds: float = 0,
         looked: int = 0,
         compile: bool = True,
+        shared: Shared | None = None,
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of a world of {world_size}: ranks are 0 to {world_size - 1}")
@@ -101,6 +105,7 @@ class Recorder(CoreRecorder):
             why=why,
             gpus=gpus,
             end=time.monotonic() + seconds if seconds else math.inf,
+            shared=shared or Shared(),
         )
         self.wanted, self.goes_on = steps or 0, steps is None
         self.alike.leaves_out = self.goes_on and taken != "real-cpu"

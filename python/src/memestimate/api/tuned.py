@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import layers, tasks
+from ..core.shape_cache import Shared
+from . import gpus, layers, tasks
 from .layers import Depth, Rule, Unlike
-from .recorder import record
+from .recorder import Recorder
 from .tuning import Run, Way, build
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class Recordings:
     """
 
     def __init__(self, config: PretrainedConfig, gpu: str, steps: int) -> None:
-        self.config, self.gpu, self.steps = config, gpu, steps
+        self.config, self.steps = config, steps
+        self._gpu, self._shared = gpus.find(gpu), Shared()
         self._depths: dict[tuple[int, int | None], Depth | None] = {}
         self._rules: list[tuple[Way, Rule]] = []
 
@@ -56,7 +58,7 @@ class Recordings:
 
     def _record(self, way: Way, path: Path, cut: tuple[Depth, int] | None) -> None:
         run = Run(self.config, way, self.steps, cut)
-        with record(path, gpu=self.gpu) as recorder:
+        with Recorder(path, gpu=self._gpu, shared=self._shared) as recorder:
             run(recorder)
 
     def _depth(self, way: Way) -> Depth | None:

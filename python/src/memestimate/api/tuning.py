@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -160,8 +161,30 @@ def build(
 
 
 def _library(name: str) -> Any:
-    """Import a library that has no types."""
-    return importlib.import_module(name)
+    """Import a library that has no types.
+
+    `torch.compile` imports the compiler, for seconds. bitsandbytes decorates functions for the host with it, which are
+    not called.
+    """
+    compiles = torch.compile
+    torch.compile = _later  # type: ignore[assignment]
+    try:
+        return importlib.import_module(name)
+    finally:
+        torch.compile = compiles
+
+
+def _later(function: Callable[..., Any] | None = None, **options: Any) -> Callable[..., Any]:
+    """Compile a function when it is first called."""
+    if function is None:
+        return functools.partial(_later, **options)
+
+    @functools.wraps(function)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        return made()(*args, **kwargs)
+
+    made = functools.cache(lambda: torch.compile(function, **options))
+    return compiled
 
 
 def _bounded(config: PretrainedConfig) -> None:

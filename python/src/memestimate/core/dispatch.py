@@ -85,8 +85,7 @@ class Capture(TorchDispatchMode):
         self.kinds = session.part(Kinds)
         self._process = os.getpid()
         self._by_host = session.by_host
-        run = session.fake.__torch_dispatch__
-        self._shapes = run if session.by_host else ShapeCache(run)
+        self._shapes = session.fake.__torch_dispatch__ if session.by_host else ShapeCache(session.fake, session.shared)
         self.number: int | None = None  # of the GPU that the program names, where it names one
         self._lock = threading.RLock()  # fake tensors say in one place for all threads that one of them is in a kernel
         self._composite: dict[OpOverload, bool] = {}

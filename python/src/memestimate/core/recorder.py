@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from .recording import Enough, Recording
+from .shape_cache import Shared
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,6 +38,7 @@ class Recorder(Recording):
     _explicit = False  # the program says itself where its steps end
     _stopping = False
     _under_way: Recorder | None = None  # of the process
+    _cached: Callable[[], Shared | None] = staticmethod(lambda: None)  # what fake tensors have cached is of these
 
     def start(self) -> Self:
         """Put everything in place and begin to record.
@@ -48,7 +52,9 @@ class Recorder(Recording):
             self.writer.discard()
             raise RuntimeError("a recording is under way: a process cannot begin another within it")
         Recorder._under_way = self
-        self.fake.cache_clear()  # of all recordings of the process, whatever torch.backends.cudnn said then
+        if Recorder._cached() is not self.shared:  # fake tensors cache for the process, whatever cuDNN's settings were
+            self.fake.cache_clear()
+            Recorder._cached = weakref.ref(self.shared)
         try:
             for install in self.rules.install:
                 install(self)

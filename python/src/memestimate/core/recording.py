@@ -24,6 +24,7 @@ from .patches import Patches
 from .phases import Phases
 from .pinned import Pinned
 from .session import Call, Rules, Session, Way
+from .shape_cache import Shared
 from .storages import Storages
 from .tensors import parts, tensors, unwrapped
 from .writer import Writer
@@ -53,6 +54,7 @@ class Recording:
     why: str = ""  # the way is not the best one
     end: float = math.inf  # of time.monotonic(), for what is recorded
     goes_on: bool = False  # until the program ends: steps that are like others are left out
+    shared: Shared = field(default_factory=Shared)  # with other recordings
     compared: int | None = None  # the most bytes of tensors up to where a recording with other answers ends
     patches: Patches = field(default_factory=Patches)
     pinned: Pinned = field(default_factory=Pinned)

@@ -17,6 +17,7 @@ from .gpus import GPU
 from .handlers import Arguments, Composite, Handler, Keywords
 from .patches import Patches
 from .pinned import Pinned
+from .shape_cache import Shared
 from .storages import Storages
 from .writer import Writer
 
@@ -38,6 +39,8 @@ class Session(Protocol):
         Each thread runs the backward passes that it asks for.
     quiet
         Nothing is logged.
+    shared
+        What this recording has in common with others.
     seen
         Names of the operators that run, where somebody wants them.
     calls
@@ -88,6 +91,7 @@ class Session(Protocol):
     pinned: Pinned
     patches: Patches
     fake: FakeTensorMode
+    shared: Shared
     composites: dict[OpOverload, Composite]
 
     @property

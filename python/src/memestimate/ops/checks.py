@@ -17,17 +17,18 @@ from . import attention
 
 def check(session: Session) -> list[str]:
     """Run the trial and note each choice that is not the GPU's; returns what was noted."""
-    seen: list[str] = []
-    session.quiet, session.seen = True, seen
-    try:
-        with torch.enable_grad(), torch.autocast("cuda", enabled=False):
-            wanted = _trial(session)
-    finally:
-        session.quiet, session.seen = False, None
-    texts = [f"{what}: {op} was wanted and did not run" for what, op in wanted if op not in seen]
-    for text in texts:
+    if session.shared.tried is None:
+        seen: list[str] = []
+        session.quiet, session.seen = True, seen
+        try:
+            with torch.enable_grad(), torch.autocast("cuda", enabled=False):
+                wanted = _trial(session)
+        finally:
+            session.quiet, session.seen = False, None
+        session.shared.tried = [f"{what}: {op} was wanted and did not run" for what, op in wanted if op not in seen]
+    for text in session.shared.tried:
         session.note("check", f"this step is not the one of a GPU: {text}")
-    return texts
+    return session.shared.tried
 
 
 def _trial(session: Session) -> list[tuple[str, str]]:
