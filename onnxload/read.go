@@ -276,7 +276,7 @@ func sniffDir(path string) error {
 		f.Hint = fmt.Sprintf("memestimate.from_config(%q) in Python estimates a Hugging Face model",
 			filepath.Join(path, "config.json"))
 	default:
-		f.Hint = "it holds no .onnx file; " + hintExport
+		f.Hint = "it holds neither an .onnx file nor a config.json; " + hintExport
 	}
 	return f
 }

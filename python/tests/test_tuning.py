@@ -108,3 +108,20 @@ def test_what_a_library_compiles_when_it_is_imported_is_compiled_when_it_is_call
     assert compiled == [{"dynamic": False}]
     tuning._library("json")
     assert torch.compile is compiles
+
+
+def test_a_hub_that_is_not_there_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hf_hub_download` would try five more times, for half a minute."""
+    import huggingface_hub
+
+    asked: list[str] = []
+
+    def gone(url: str, **options: Any) -> Any:
+        asked.append(url)
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", gone)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", gone)
+    with pytest.raises(FileNotFoundError, match="the Hub has not given it: Name or service not known"):
+        hub.read("no/such-model")
+    assert len(asked) == 1

@@ -79,7 +79,7 @@ def _bounded(path: Path) -> None:
 
 def _named(name: str) -> PretrainedConfig:
     """The configuration of a model by its name, from this machine where it is here."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
     from transformers import AutoConfig
 
     cached = try_to_load_from_cache(name, "config.json")
@@ -91,6 +91,7 @@ def _named(name: str) -> PretrainedConfig:
         found: PretrainedConfig = AutoConfig.for_model(kind, **{k: v for k, v in values.items() if k != "model_type"})
         return found
     try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=10)  # which does not try again for half a minute
         return read(Path(hf_hub_download(name, "config.json", etag_timeout=10)))
     except Exception as error:  # of any kind: no network, no such model, no right to see it
         raise FileNotFoundError(
