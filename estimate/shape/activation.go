@@ -39,7 +39,7 @@ var activationFamily = family{"", []op{
 
 	{"Dropout", 1, dropoutV1, nil},
 	{"Dropout", 10, dropout, nil},
-	{"Dropout", 12, dropout, dropoutEval},
+	{"Dropout", 12, dropout, nil},
 
 	// Experimental operators that opset 10 removed.
 	{"ParametricSoftplus", 1, unary, nil},
@@ -126,21 +126,5 @@ func dropout(c *call) error {
 		return err
 	}
 	c.out(1, onnxload.Bool, c.shape(0))
-	return nil
-}
-
-// dropoutEval passes the data on where training_mode is absent or false.
-func dropoutEval(c *call) error {
-	if c.hasOut(1) {
-		return nil
-	}
-	if c.has(2) {
-		if mode, ok := c.int64s(2); !ok || len(mode) != 1 || mode[0] != 0 {
-			return nil
-		}
-	}
-	if v := c.constant(0); v != nil {
-		c.outConst(0, v)
-	}
 	return nil
 }

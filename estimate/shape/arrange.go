@@ -14,7 +14,7 @@ var arrangeFamily = family{"", []op{
 	{"DepthToSpace", 1, depthToSpace, nil},
 	{"SpaceToDepth", 1, spaceToDepth, nil},
 	{"ReverseSequence", 10, reverseSequence, nil},
-	{"Trilu", 14, trilu, triluEval},
+	{"Trilu", 14, trilu, nil},
 }}
 
 // transpose permutes the axes; without perm it reverses them.
@@ -284,30 +284,4 @@ func trilu(c *call) error {
 		return fmt.Errorf("%v has no matrices", c.shape(0))
 	}
 	return unary(c)
-}
-
-// triluEval zeroes what lies on the other side of the k-th diagonal.
-func triluEval(c *call) error {
-	v := c.constant(0)
-	if v == nil || len(v.Shape) < 2 {
-		return nil
-	}
-	k, upper := int64(0), c.attrInt("upper", 1) != 0
-	if c.has(1) {
-		var ok bool
-		if k, ok = c.scalarInt(1); !ok {
-			return nil
-		}
-	}
-	out := v.like(v.Shape, v.Len())
-	rows, cols := int64(v.Shape[len(v.Shape)-2]), int64(v.Shape[len(v.Shape)-1])
-	k = min(max(k, -rows), cols)
-	for i := range v.Len() {
-		row, col := int64(i)/cols%rows, int64(i)%cols
-		if upper == (col-row >= k) || !upper && col-row == k {
-			out.copyElem(i, v, i)
-		}
-	}
-	c.outConst(0, out)
-	return nil
 }

@@ -11,7 +11,7 @@ import (
 var controlFamily = family{"", []op{
 	{name: "If", since: 1, infer: inferIf},
 	{name: "Loop", since: 1, infer: inferLoop},
-	{name: "Scan", since: 8, infer: inferScan8},
+	{name: "Scan", since: 8, infer: oldScan},
 	{name: "Scan", since: 9, infer: inferScan},
 }}
 

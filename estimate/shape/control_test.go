@@ -219,26 +219,6 @@ func TestScan(t *testing.T) {
 	}
 }
 
-func TestScan8(t *testing.T) {
-	m := parseModel(t, `
-		in h:4,64 x:4,7,16
-		a b = Scan _ h x num_scan_inputs=1 body=&body
-		out a b
-		graph body
-		in s xs
-		next = Identity s
-		out next xs`)
-	m.Graph.Nodes[0].Version = 8
-	r, err := Infer(m, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantTypes(t, r, "s:64 xs:16 a:4,64 b:4,7,16")
-	if w := flowOf(t, r, 0); !w.Trips.Equal(N(28)) {
-		t.Errorf("runs %v times, want 28: 4 samples of 7", w.Trips)
-	}
-}
-
 func TestSequenceMap(t *testing.T) {
 	const model = `
 		in a:2,3 b:4,5 k:7 s:seq(2,len)

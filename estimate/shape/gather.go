@@ -9,8 +9,8 @@ import (
 var gatherFamily = family{"", []op{
 	{"Gather", 1, gather, gatherEval},
 	{"GatherElements", 11, gatherElements, gatherElementsEval},
-	{"GatherND", 11, gatherND, gatherNDEval},
-	{"GatherND", 12, gatherND, gatherNDEval}, // with batch_dims
+	{"GatherND", 11, gatherND, nil},
+	{"GatherND", 12, gatherND, nil}, // with batch_dims
 	{"OneHot", 9, oneHot, oneHotEval},
 }}
 
@@ -242,27 +242,6 @@ func eachRow(data, indices *Const, batch int, f func(i, at, size int)) error {
 		}
 		f(i, at, size)
 	}
-	return nil
-}
-
-func gatherNDEval(c *call) error {
-	in, ok := c.operands(2)
-	shape, n, okOut := c.outSize(0)
-	if !ok || !okOut || in[0] == nil || in[1] == nil {
-		return nil
-	}
-	out := in[0].like(shape, n)
-	if n > 0 {
-		err := eachRow(in[0], in[1], int(c.attrInt("batch_dims", 0)), func(i, at, size int) {
-			for j := range size {
-				out.copyElem(i*size+j, in[0], at+j)
-			}
-		})
-		if err != nil {
-			return valueOrNot(err)
-		}
-	}
-	c.outConst(0, out)
 	return nil
 }
 

@@ -26,13 +26,13 @@ var logicFamily = family{"", []op{
 	{"Xor", 7, compare, xorEval},
 	{"Not", 1, predicate, notEval},
 	{"IsNaN", 9, predicate, nil}, // a NaN is how this package writes an unknown float
-	{"IsInf", 10, predicate, isInfEval},
+	{"IsInf", 10, predicate, nil},
 
 	{"BitwiseAnd", 18, binary, bitsEval(func(a, b int64) int64 { return a & b })},
 	{"BitwiseOr", 18, binary, bitsEval(func(a, b int64) int64 { return a | b })},
 	{"BitwiseXor", 18, binary, bitsEval(func(a, b int64) int64 { return a ^ b })},
 	{"BitwiseNot", 18, unary, unaryEval(func(_ *call, a Dim) Dim { return Sub(N(-1), a) }, nil)},
-	{"BitShift", 11, binary, shiftEval},
+	{"BitShift", 11, binary, nil},
 
 	{"Where", 9, where, whereEval},
 }}
@@ -111,35 +111,6 @@ func bitsEval(f func(a, b int64) int64) func(*call) error {
 		}
 		return N(f(x, y))
 	}})
-}
-
-// shiftEval shifts unsigned integers; direction is required.
-func shiftEval(c *call) error {
-	left := c.attrStr("direction", "LEFT") == "LEFT"
-	return bitsEval(func(a, b int64) int64 {
-		switch {
-		case b < 0 || b > 63:
-			return 0
-		case left:
-			return a << b
-		}
-		return int64(uint64(a) >> b)
-	})(c)
-}
-
-// isInfEval counts the signs that detect_negative and detect_positive leave on.
-func isInfEval(c *call) error {
-	v := c.constant(0)
-	if v == nil || !v.isFloat() {
-		return nil
-	}
-	neg, pos := c.attrInt("detect_negative", 1) != 0, c.attrInt("detect_positive", 1) != 0
-	out := zeros(onnxload.Bool, v.Shape, v.Len())
-	for i, x := range v.Floats {
-		out.Ints[i] = c.truth(pos && math.IsInf(x, 1) || neg && math.IsInf(x, -1), !math.IsNaN(x))
-	}
-	c.outConst(0, out)
-	return nil
 }
 
 // where picks from two inputs by a condition; all three stretch to each other.

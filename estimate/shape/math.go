@@ -24,8 +24,8 @@ var mathFamily = family{"", []op{
 
 	{"Sum", 1, variadicV1, addEval},
 	{"Sum", 8, variadic, addEval},
-	{"Mean", 1, variadicV1, meanEval},
-	{"Mean", 8, variadic, meanEval},
+	{"Mean", 1, variadicV1, nil},
+	{"Mean", 8, variadic, nil},
 	{"Max", 1, variadicV1, maxEval},
 	{"Max", 8, variadic, maxEval},
 	{"Min", 1, variadicV1, minEval},
@@ -54,7 +54,7 @@ var mathFamily = family{"", []op{
 	{"Acosh", 9, unary, floatEval(math.Acosh)},
 	{"Atanh", 9, unary, floatEval(math.Atanh)},
 
-	{"Clip", 1, unary, clipAttrEval},
+	{"Clip", 1, unary, nil},
 	{"Clip", 11, unary, clipEval},
 	{"CumSum", 11, cumulative, cumulativeEval(binaryFn{plain(Add), func(a, b float64) float64 { return a + b }}, 0)},
 	{"CumProd", 26, cumulative, cumulativeEval(binaryFn{plain(Mul), func(a, b float64) float64 { return a * b }}, 1)},
@@ -226,31 +226,6 @@ func modEval(c *call) error {
 		return modInts(c)
 	}
 	return modTrun(c)
-}
-
-// meanEval is the sum divided by the number of inputs; ONNX has it on floats alone.
-func meanEval(c *call) error {
-	if err := addEval(c); err != nil || c.results[0] == nil {
-		return err
-	}
-	sum := c.results[0]
-	if !sum.isFloat() {
-		c.results[0] = nil
-		return nil
-	}
-	mean := sum.like(sum.Shape, sum.Len())
-	for i, x := range sum.Floats {
-		mean.Floats[i] = x / float64(len(c.node.In))
-	}
-	settle(mean)
-	c.outConst(0, mean)
-	return nil
-}
-
-// clipAttrEval is Clip with its limits as attributes, on floats.
-func clipAttrEval(c *call) error {
-	lo, hi := c.attrFloat("min", -math.MaxFloat32), c.attrFloat("max", math.MaxFloat32)
-	return floatEval(func(x float64) float64 { return math.Min(math.Max(x, lo), hi) })(c)
 }
 
 // clipEval is Clip with its limits as optional scalar inputs.

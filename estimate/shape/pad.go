@@ -88,11 +88,11 @@ func (c *call) margins(rank int) (begin, end []Dim, err error) {
 	return begin, end, nil
 }
 
-// padEval fills the margin with the value, or by the mode's rule with elements of the tensor.
+// padEval fills the margin with the value: mode constant alone.
 func padEval(c *call) error {
 	v := c.constant(0)
 	shape, n, ok := c.outSize(0)
-	if v == nil || !ok || len(v.Shape) == 0 {
+	if v == nil || !ok || len(v.Shape) == 0 || c.attrStr("mode", "constant") != "constant" {
 		return nil
 	}
 	begin, _, err := c.margins(len(v.Shape))
@@ -110,15 +110,16 @@ func padEval(c *call) error {
 	// from holds, for every axis, the place in v of each place of the result; -1 is margin.
 	from := make([][]int, len(shape))
 	own := strides(v.Shape)
-	mode := c.attrStr("mode", "constant")
 	for i, size := range shape {
 		b, ok := begin[i].Int()
 		if !ok {
 			return nil
 		}
 		for j := int64(0); j < size && n > 0; j++ {
-			k := padPlace(j-b, v.Shape[i], mode)
-			if k >= 0 {
+			k := j - b
+			if k < 0 || k >= v.Shape[i] {
+				k = -1
+			} else {
 				k *= int64(own[i])
 			}
 			from[i] = append(from[i], int(k))
@@ -143,28 +144,4 @@ func padEval(c *call) error {
 	}
 	c.outConst(0, out)
 	return nil
-}
-
-// padPlace returns the place in an axis of n elements that place j of the result repeats,
-// j counted from the axis' first element; -1 is the margin of mode constant.
-func padPlace(j, n int64, mode string) int64 {
-	if j >= 0 && j < n {
-		return j
-	}
-	if n == 0 {
-		return -1
-	}
-	switch mode {
-	case "edge":
-		return min(max(j, 0), n-1)
-	case "wrap":
-		return (j%n + n) % n
-	case "reflect":
-		if n == 1 {
-			return 0
-		}
-		j = (j%(2*n-2) + 2*n - 2) % (2*n - 2)
-		return min(j, 2*n-2-j)
-	}
-	return -1
 }

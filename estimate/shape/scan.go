@@ -1,15 +1,16 @@
 package shape
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
 
-// inferScan is Scan from opset 9 on: state values first, then the tensors that are
+// inferScan is Scan: state values first, then the tensors that are
 // taken apart along an axis, one slice an iteration; the outputs are the states and the slices
 // put together.
 func inferScan(c *call) error {
-	scanned, states, err := c.scanCounts(0)
+	scanned, states, err := c.scanCounts()
 	if err != nil {
 		return err
 	}
@@ -59,62 +60,15 @@ func inferScan(c *call) error {
 	return nil
 }
 
-// inferScan8 is Scan of opset 8: an optional tensor of lengths, then states and scanned
-// tensors that all begin with a batch dimension; the scanned axis is the second.
-func inferScan8(c *call) error {
-	scanned, states, err := c.scanCounts(1)
-	if err != nil {
-		return err
-	}
-	g, err := c.body("body", states+scanned, len(c.node.Out))
-	if err != nil {
-		return err
-	}
-	l := &loop{c: c, attr: "body", g: g, carried: states}
-	batch, trips := c.unknown(), c.unknown()
-	knownBatch, known := false, false
-	for i := range states + scanned {
-		t := c.in(1 + i)
-		drop := 1
-		if i >= states {
-			drop = 2
-		}
-		if dims, ok := c.dims(1 + i); ok {
-			if len(dims) < drop {
-				return fmt.Errorf("input %d has %d dimensions, wanted at least %d", 1+i, len(dims), drop)
-			}
-			if batch, err = scanLength(batch, dims[0], knownBatch); err != nil {
-				return err
-			}
-			knownBatch = true
-			if i >= states {
-				if trips, err = scanLength(trips, dims[1], known); err != nil {
-					return err
-				}
-				known = true
-			}
-			t.Shape = Of(dims[drop:]...)
-		}
-		l.ins = append(l.ins, t)
-	}
-	if err := l.settle(0, 0, make([]*Const, len(l.ins))); err != nil {
-		return err
-	}
-	for i, id := range g.Outputs {
-		t := c.inf.typeOf(id)
-		if i >= states {
-			t = stacked(t, 0, trips)
-		}
-		c.set(i, stacked(t, 0, batch))
-	}
-	c.inf.flow(c.node, Flow{g, !trips.Unnamed(), Mul(batch, trips)})
-	return nil
+// oldScan refuses Scan of opset 8, which has a batch dimension of its own and which no exporter of today writes.
+func oldScan(*call) error {
+	return errors.New("Scan of opset 8, with a batch dimension of its own, is not modelled: export with opset 9 or later")
 }
 
-// scanCounts returns how many inputs after the first ones are taken apart, and how many are states.
-func (c *call) scanCounts(first int) (scanned, states int, err error) {
+// scanCounts returns how many inputs are taken apart, and how many are states.
+func (c *call) scanCounts() (scanned, states int, err error) {
 	n := c.attrInt("num_scan_inputs", 0)
-	given := int64(len(c.node.In) - first)
+	given := int64(len(c.node.In))
 	if n < 1 || n > given {
 		return 0, 0, fmt.Errorf("num_scan_inputs is %d, wanted 1 to %d", n, given)
 	}
