@@ -67,7 +67,6 @@ func Bind(m *onnxload.Model, opt Options) (*Model, error) {
 		return nil, err
 	}
 	m, saved := module.Fill(m, recover.Facts)
-	m = module.Restore(m, recover.Facts)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
 		return nil, err

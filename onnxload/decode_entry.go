@@ -37,24 +37,19 @@ func (d *decoder) hint(w uint8, most int64) []byte {
 }
 
 // nodeEntry reads a StringStringEntryProto of a node: its stack goes where the others' go, and what only repeats is
-// left out. Of the call that a node was translated from only the text is kept that names a copy: the optimiser may have
-// dropped it.
+// left out.
 func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
 	e.Key = d.keyed(func(key string, w uint8) {
 		switch {
 		case key == stackKey:
 			n.Stack = d.stacks.id(d.bytes(d.bounded(d.length(w, entryValue), entryValue)), &d.text)
-		case key == CallKey:
-			if call := d.hint(w, maxCall); bytes.Contains(call, []byte("%clone")) {
-				e.Value, keep = d.words.str(call), true
-			}
 		case repeated(key):
 			d.skip(d.length(w, entryValue))
 		default:
 			e.Value = d.word(w, entryValue)
 		}
 	})
-	return e, keep || e.Key != stackKey && !repeated(e.Key)
+	return e, e.Key != stackKey && !repeated(e.Key)
 }
 
 // signatureKey is where torch.onnx.export(dynamo=True) writes a torch.export.ExportGraphSignature as text: its inputs a

@@ -29,17 +29,10 @@ func (m *Model) Frame(stack int32) (f Frame, ok bool) {
 // stackKey is where torch.onnx.export(dynamo=True) writes the stack of a node; its text becomes Node.Stack.
 const stackKey = "pkg.torch.onnx.stack_trace"
 
-// CallKey is where torch.onnx.export(dynamo=True) writes the call of torch.export's graph that a node was translated
-// from: "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %clone_1), kwargs = {})".
-const CallKey = "pkg.torch.onnx.fx_node"
-
-// maxCall is the longest text of a call that is kept, in bytes. Real ones have a few hundred.
-const maxCall = 4 << 10
-
 // repeated reports whether a key of a node's metadata says what its namespace and its operator say as well: exports
 // have it for every node, and no two texts are alike. They are not kept.
 func repeated(key string) bool {
-	return key == CallKey || key == "pkg.torch.onnx.name_scopes" ||
+	return key == "pkg.torch.onnx.fx_node" || key == "pkg.torch.onnx.name_scopes" ||
 		key == "pkg.torch.onnx.class_hierarchy"
 }
 

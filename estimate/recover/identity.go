@@ -5,15 +5,11 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // isName reports whether a node only gives a value another name.
 func (b *recovery) isName(n *onnxload.Node) bool {
-	if n.Op == "Dropout" {
-		return !b.src.Train && module.IsRestored(n)
-	}
 	return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 && !(b.src.Train && b.isDetached(n))
 }
 
@@ -32,6 +28,6 @@ func emitIdentity(b *recovery, n *onnxload.Node) {
 // initializers and leaves no Identity.
 func (b *recovery) optimized() bool {
 	return !slices.ContainsFunc(b.nodes, func(n *onnxload.Node) bool {
-		return n.Op == "Constant" || n.Op == "Identity" && !module.IsRestored(n)
+		return n.Op == "Constant" || n.Op == "Identity"
 	})
 }

@@ -61,14 +61,7 @@ func (b *recovery) noteExport() {
 
 // noteDropout says what is known of dropout in a training whose export is in evaluation mode.
 func (b *recovery) noteDropout(say, lost func(format string, args ...any)) {
-	switch {
-	case !b.src.Train || b.forTraining():
-	case b.restored() > 0:
-		lost("what dropout drops, and stochastic depth, if the model has any")
-		say("an export in evaluation mode left dropout as copies, which the optimiser dropped: of %d that are read from "+
-			"what nodes say of themselves each is taken to drop something; no file says by what probability, nor whether the "+
-			"model has stochastic depth", b.restored())
-	default:
+	if b.src.Train && !b.forTraining() {
 		lost("dropout, if the model has any")
 		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of " +
 			"attention, an export in " +
@@ -78,16 +71,6 @@ func (b *recovery) noteDropout(say, lost func(format string, args ...any)) {
 		}
 		say("%s", text)
 	}
-}
-
-// restored counts the dropouts that module.Restore put back.
-func (b *recovery) restored() (n int) {
-	for _, node := range b.nodes {
-		if node.Op == "Dropout" && module.IsRestored(node) {
-			n++
-		}
-	}
-	return n
 }
 
 // mib is the size of a value in MiB, for a note: an approximation, so that it cannot overflow.
@@ -104,7 +87,7 @@ func (b *recovery) mib(v onnxload.ValueID) float64 {
 func (b *recovery) forTraining() bool {
 	for i, n := range b.nodes {
 		_, trains := module.BatchNorm(n, b.places[i].Op)
-		if trains || b.facts[i].Has(module.Random) && !module.IsRestored(n) {
+		if trains || b.facts[i].Has(module.Random) {
 			return true
 		}
 	}

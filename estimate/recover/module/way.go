@@ -32,7 +32,7 @@ func (a *Analysis) Way() Way {
 		n := a.Steps[i].Node
 		traced = traced || n.Stack > 0 || n.MetaValue(namespaceKey) != ""
 		norm, trains := BatchNorm(n, a.Steps[i].Place.Op)
-		training = training || trains || a.facts(n).Has(Random) && !IsRestored(n)
+		training = training || trains || a.facts(n).Has(Random)
 		folded = folded || norm && !trains || HasFoldedNorm(a.Model, n) && a.isConstant(n, 1) || a.isTransposedWeight(n)
 	}
 	for i := range a.Model.Graph.Nodes {
