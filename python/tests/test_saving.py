@@ -88,3 +88,13 @@ def test_memory_that_another_library_wants(tmp_path: Path) -> None:
         assert x.numpy(force=True).shape == (1024,)
         with pytest.raises(RuntimeError, match="on the same device, but found at least two devices, cuda:0 and cpu!"):
             x + torch.ones(1024)
+
+
+def test_a_gradient_that_is_lost_is_said(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x") as recorder:
+        net = nn.Linear(8, 8).cuda()
+        net.bias.data = net.bias.data.cpu().cuda()
+        assert not recorder.notes
+        net(torch.ones(2, 8, device="cuda")).sum().backward()
+        net.weight.data = net.weight.data.cpu()
+        assert [code for code, _ in recorder.notes] == ["gradient"]

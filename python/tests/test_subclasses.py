@@ -132,7 +132,12 @@ def test_a_class_that_follows_what_is_computed_of_it(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "a.mrec"):
         x = torch.ones(4, 8, device="cuda").as_subclass(Labelled)
         x.label = "image"
-        y = nn.Linear(8, 2).cuda()(x)
+        net = nn.Linear(8, 2).cuda()
+        y = nn.Sequential(net, nn.ReLU(), nn.Linear(2, 2).cuda())(x)
         assert isinstance(y, Labelled)
         assert (y.label, y.is_cuda) == ("image", True)
-        y.sum().backward()
+        assert isinstance(y.cpu(), Labelled)
+        weights = (y.as_subclass(torch.Tensor) + 1).softmax(-1)
+        torch.optim.Adam(net.parameters()).zero_grad()
+        weights.mean().backward(retain_graph=True)
+        y.softmax(-1).mean().backward()

@@ -78,7 +78,9 @@ def install(session: Session) -> None:
 
     def taken(tensor: torch.Tensor, kind: type) -> torch.Tensor:
         if not isinstance(tensor, FakeTensor):
-            return as_subclass(tensor, kind)
+            if tensor.is_meta and issubclass(kind, FakeTensor):  # shapes are being found: no memory of the GPU
+                return tensor
+            return as_subclass(tensor, real(kind))
         with torch._C.DisableTorchFunctionSubclass():
             return become(torch.ops.aten.alias.default(tensor), kind)
 

@@ -139,7 +139,13 @@ def install(session: Session) -> None:
         """`p.data = p.data.cuda()`: a tensor of the host becomes one of the pretended GPU, or the other way."""
         if isinstance(tensor, FakeTensor) == isinstance(value, FakeTensor) or is_traceable_wrapper_subclass(value):
             data.__set__(tensor, value)
-        elif isinstance(tensor, nn.Parameter):
+            return
+        if tensor.is_leaf and tensor.grad is not None:
+            text = (
+                "gradients were dropped whose tensors went between host and GPU by `.data =`, where PyTorch keeps them"
+            )
+            session.note("gradient", text)
+        if isinstance(tensor, nn.Parameter):
             moved.become(tensor, _parameter(tensor, value))
         else:
             moved.become(tensor, value.detach().requires_grad_(tensor.requires_grad))

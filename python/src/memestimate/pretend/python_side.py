@@ -76,7 +76,7 @@ def _handed_on(session: Session) -> None:
     def from_dlpack(capsule: Any, **asked: Any) -> torch.Tensor:
         return capsule.detach() if isinstance(capsule, FakeTensor) else of(capsule, **asked)
 
-    to, of = vars(torch)["to_dlpack"], vars(torch)["from_dlpack"]
+    to, of = vars(torch.utils.dlpack)["to_dlpack"], torch.utils.dlpack.from_dlpack
     for owner in (torch, torch.utils.dlpack):
         session.patches.set(owner, "to_dlpack", to_dlpack)
         session.patches.set(owner, "from_dlpack", from_dlpack)
