@@ -211,7 +211,7 @@ func copiesOfViews(n int) []byte {
 		Inits: []Tensor{{Name: "s", DType: onnxload.Int64, Dims: []int64{2}, Typed: []int64{4, 4}}}}
 	for i := range n {
 		view := Op("Reshape", fmt.Sprintf("x%d s", i), fmt.Sprint("x", i+1))
-		view.Meta = []onnxload.Entry{{Key: onnxload.CallKey, Value: fmt.Sprintf("%%v : [num_users=1] = "+
+		view.Meta = []onnxload.Entry{{Key: "pkg.torch.onnx.fx_node", Value: fmt.Sprintf("%%v : [num_users=1] = "+
 			"call_function[target=torch.ops.aten.view.default](args = (%%clone_%d, [4, 4]), kwargs = {})", i)}}
 		g.Nodes = append(g.Nodes, view)
 	}
