@@ -1,3 +1,7 @@
+// Forms of clusters are not in the page.
+
+//go:build !js
+
 package main
 
 import (
