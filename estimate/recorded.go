@@ -270,7 +270,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	if rec.Way == "real-cpu" {
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")
 	}
-	notes = append(notes, r.Simulation.doubts.full.note(run, on)...)
+	notes = append(notes, r.Simulation.doubts.full.note(run, on, r.Simulation.Replay)...)
 	notes = append(notes, searchNotes(run.Log)...)
 	return append(notes, assumptions(rec)...)
 }

@@ -56,13 +56,17 @@ func (f *fullness) hold(p *Peak, memory int64) {
 }
 
 // note says what is not known of such a run.
-func (f *fullness) note(run *recording.Run, on gpu.Device) []Note {
+func (f *fullness) note(run *recording.Run, on gpu.Device, replay *caching.Result) []Note {
 	switch {
 	case run.Limit == 0:
 		return nil
 	case !f.caught:
 		return []Note{{Warning, fmt.Sprintf("the program was told that %s of the %s are full, and went on: with another "+
 			"memory it goes on otherwise; record it for that GPU", mib(run.Limit), on.Name)}}
+	case f.fails == nil && replay != nil && replay.Attempts > 0:
+		return []Note{{Info, fmt.Sprintf("%s of the program ran out of memory, which it caught; what it does from then on "+
+			"takes at most %s allocated, %s reserved", plural(replay.Attempts, "attempt"), mib(replay.Stands.Allocated),
+			mib(replay.Stands.Reserved))}}
 	case f.fails != nil:
 		return []Note{{Warning, fmt.Sprintf("the program goes on when the GPU is full, and here its tensors fit, but not "+
 			"with what kernels and the allocator take beside them: it runs out of memory in the %s of step %d, and what it "+

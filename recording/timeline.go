@@ -242,7 +242,8 @@ func (p *player) play() {
 		case EmptyCache:
 			p.release()
 		case OutOfMemory: // before it is said, all cached blocks are given back (malloc of CUDACachingAllocator.cpp)
-			p.release()
+			p.run.Of = append(p.run.Of, p.site)
+			p.log.Caught(p.layer)
 			p.run.Limit = max(p.run.Limit, e.Bytes)
 		}
 	}

@@ -85,3 +85,15 @@ def test_what_kernels_hold_is_in_what_the_program_is_told(compiled: bool, progra
     peaks = [max(p["peak_bytes"] for p in answer["phases"] if p["step"] == step) for step in (1, 2)]
     assert max(peak for _, peak in told) == answer["peak"]["allocated_bytes"]
     assert told[0][1] == peaks[0]
+
+
+def test_an_attempt_that_failed_is_not_the_one_that_is_judged(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.mrec"
+    with memestimate.record(path, gpu="t4"):
+        layers = [nn.Sequential(nn.Linear(1024, 8192), nn.GELU(), nn.Linear(8192, 1024)) for _ in range(6)]
+        find_batch(nn.Sequential(*layers).cuda())
+    failed = len(list(Recording(path).of("out_of_memory")))
+    answer = answers.ask([str(path), "--gpu", "t4"])
+    assert "oom" not in answer
+    (note,) = [note["text"] for note in answer["notes"] if "ran out of memory, which it caught" in note["text"]]
+    assert note.startswith(f"{failed} attempt")

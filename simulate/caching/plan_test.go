@@ -132,3 +132,39 @@ func TestRising(t *testing.T) {
 		}
 	}
 }
+
+// TestReplayCaught checks that a request without memory ends an attempt where the program goes on, and the run where it
+// does not: what the attempt did from there on did not happen.
+func TestReplayCaught(t *testing.T) {
+	const unit = 100 << 20
+	for _, caught := range []bool{true, false} {
+		l := new(timeline.Log)
+		take := func(bytes int64) int32 {
+			return l.Alloc(timeline.Request{Bytes: bytes, Layer: timeline.NoLayer}, 0)
+		}
+		give := func(block int32) { l.Free(block, timeline.NoLayer) }
+		weights, fails, later := take(unit), take(5*unit), take(2*unit)
+		if caught {
+			l.Caught(timeline.NoLayer)
+		}
+		give(fails)
+		give(later)
+		stands := take(3 * unit)
+		give(stands)
+		give(weights)
+		r, err := NewReplayer(Config{Capacity: 5 * unit}).Finish(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !caught {
+			if r.OOM == nil || r.OOMEvent != 1 || r.Attempts != 0 {
+				t.Errorf("without a handler: %v at %d, %d attempts", r.OOM, r.OOMEvent, r.Attempts)
+			}
+			continue
+		}
+		if r.OOM != nil || r.Attempts != 1 || r.Stands.Reserved != 4*unit || r.PeakReserved.Reserved != 4*unit {
+			t.Errorf("with a handler: %v, %d attempts, %d stand, %d reserved", r.OOM, r.Attempts, r.Stands.Reserved,
+				r.PeakReserved.Reserved)
+		}
+	}
+}

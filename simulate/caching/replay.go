@@ -44,6 +44,11 @@ type Result struct {
 
 	Unsearched int // requests of a timeline.Searching that there was no memory for
 
+	// Attempts are how often the program was told that there is no memory and went on, and Stands how far the run rose
+	// since it last was: see timeline.Log.Caught. A request that fails before such an event ends its attempt there.
+	Attempts int
+	Stands   struct{ Allocated, Reserved int64 }
+
 	// OOM is set when the run did not survive; OOMEvent is the Alloc that failed.
 	// Nothing after it was replayed.
 	OOM      *OOM
@@ -94,7 +99,9 @@ type Replayer struct {
 	event   int                    // index of the one that comes
 	live    timeline.Chunks[Block] // by the timeline's blocks
 	dropped map[int32]bool
-	span    Span // the last one
+	caught  []int // events that end an attempt, those to come
+	failed  bool  // a request of this attempt failed: what the recording has of it from there on did not happen
+	span    Span  // the last one
 	begun   bool
 	traced  int // entries of the trace that know their event
 	err     error
@@ -126,6 +133,7 @@ func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
 
 // rest replays what was not taken of a Log.
 func (p *Replayer) rest(l *timeline.Log) {
+	p.caught = l.Attempts()
 	taken := p.event
 	for s := range l.Stretches {
 		if p.stopped() {
@@ -157,7 +165,7 @@ func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
 		case timeline.Mark:
 			p.enter(e.Step()+s.Later, e.Phase())
 		case timeline.Release:
-			p.a.EmptyCache()
+			p.release()
 		}
 		if p.done(); p.stopped() {
 			return
@@ -185,13 +193,25 @@ func (p *Replayer) leave() {
 	}
 }
 
+// release gives cached blocks back, and ends an attempt where the program is told so.
+func (p *Replayer) release() {
+	if !p.failed { // the request that failed gave them back
+		p.a.EmptyCache()
+	}
+	if len(p.caught) > 0 && p.event == p.caught[0] {
+		p.caught, p.failed = p.caught[1:], false
+		p.r.Attempts++
+		p.r.Stands.Allocated, p.r.Stands.Reserved = 0, 0
+	}
+}
+
 func (p *Replayer) alloc(bytes int64, stream uint8, plan int32) {
 	b := Block(none)
 	if w := p.a.cfg.Workspaces; plan > 0 && int(plan) <= len(w) {
 		bytes = w[plan-1]
 	}
 	switch {
-	case p.dropped[plan]:
+	case p.failed, p.dropped[plan]:
 	case plan == timeline.Searching && p.a.crowded(bytes, int(stream)):
 		p.r.Unsearched++
 	default:
@@ -217,6 +237,8 @@ func (p *Replayer) refused(err error, plan int32) {
 		}
 		p.dropped[plan] = true
 		p.r.Dropped = append(p.r.Dropped, plan)
+	case len(p.caught) > 0:
+		p.failed = true
 	default:
 		p.r.OOM, p.r.OOMEvent = oom, p.event
 	}
@@ -248,6 +270,7 @@ func (p *Replayer) done() {
 			r.PeakReserved = now
 		}
 	}
+	r.Stands.Allocated, r.Stands.Reserved = max(r.Stands.Allocated, now.Allocated), max(r.Stands.Reserved, now.Reserved)
 	r.End = now
 	p.event++
 }

@@ -52,6 +52,7 @@ type Log struct {
 	marks   []int32   // indices of the Marks
 	phase   Phase     // of the last
 	plans   []Planned // in the order of blocks
+	caught  []int     // indices of the Releases at which the program was told that there is no memory
 	again   again
 
 	// Full is called with what was written when there is a good deal of it, for a reader at the writer's heels: it may be
@@ -80,7 +81,7 @@ type again struct {
 func (l *Log) Reset() {
 	l.entries.Reset()
 	l.blocks.Reset()
-	*l = Log{entries: l.entries, blocks: l.blocks, marks: l.marks[:0], plans: l.plans[:0]}
+	*l = Log{entries: l.entries, blocks: l.blocks, marks: l.marks[:0], plans: l.plans[:0], caught: l.caught[:0]}
 }
 
 // Same reports whether another log has the same events.
@@ -119,6 +120,15 @@ func (l *Log) Free(block, layer int32) {
 func (l *Log) Release(layer int32) {
 	l.write(Entry(Release) | Entry(uint32(layer+1))<<(kindBits+blockBits))
 }
+
+// Caught is a Release after which the program is told that there is no memory left, and goes on.
+func (l *Log) Caught(layer int32) {
+	l.caught = append(l.caught, l.entries.Len())
+	l.Release(layer)
+}
+
+// Attempts returns the indices of the events that Caught wrote: each ends an attempt of the program.
+func (l *Log) Attempts() []int { return l.caught }
 
 func (l *Log) write(e Entry) {
 	l.entries.Add(e)

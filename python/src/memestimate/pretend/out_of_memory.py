@@ -41,7 +41,6 @@ class OutOfMemory:
         self.fraction = 1.0
         self._part = _SURE
         self._sure = 0  # bytes of tensors that fit with all that is beside them
-        self._past = 0  # bytes that an attempt took which did not fit
         self._context = CONTEXT  # bytes of the process on the GPU beside PyTorch's, as the answer has them
 
     def hold(self, serials: list[int]) -> None:
@@ -87,17 +86,10 @@ class OutOfMemory:
             if found is None:
                 return True
         self._context = context
-        needed = int(found["peak"]["reserved_bytes"])
-        left = room - needed
         if "oom" in found:
-            # A kernel's own memory may not have fitted, which is asked about too late: that attempt fails now, and
-            # later ones are held against what it took, since the replay fails there from now on.
-            before = replay.answer("--memory-limit", str(room), gpu=gpu)
-            past = int(before["peak"]["reserved_bytes"]) if before is not None and "oom" in before else 0
-            if past != self._past or needed > past:
-                self._past = past
-                return False
-            left = needed - level
+            # Or a kernel's own memory did not fit before: the replay takes this attempt to have ended there.
+            return False
+        left = room - int(found["peak"]["reserved_bytes"])
         self._sure = level + max(left // 2, _SEGMENT)
         return True
 
