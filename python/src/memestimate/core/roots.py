@@ -72,4 +72,5 @@ def _named(scope: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _has(module: nn.Module, part: nn.Module) -> bool:
-    return any(m is part for m in nn.Module.modules(module))
+    # One that is being made runs parts of it before it has a list of them, as spectral norms do.
+    return "_modules" in vars(module) and any(m is part for m in nn.Module.modules(module))
