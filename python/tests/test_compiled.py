@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -320,6 +321,39 @@ def test_cuda_graphs_warm_up_are_recorded_and_replayed_in_their_pool(tmp_path: P
             launched.append(0)
         launched[-1] += event[0] == "call" and found.tables["op"][event[1]][0].startswith("triton::")
     assert launched[0] == launched[1] > launched[2] == 0
+
+
+def test_a_compiled_optimizer_that_has_state_before_its_first_step(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        model = nn.Linear(64, 64).cuda()
+        optimizer = torch.optim.Adagrad(model.parameters(), foreach=True)  # counts its steps on the host
+        step = torch.compile(lambda: optimizer.step())
+        for _ in range(2):
+            model(torch.randn(256, 64, device="cuda")).sum().backward()
+            step()
+        assert all(state["step"].is_cuda for state in optimizer.state.values())
+    assert not [text for code, text in recorder.notes if code == "eager"]
+    assert kernels(Recording(tmp_path / "a.mrec"))
+
+
+@pytest.mark.parametrize("optimize_mem", [True, False])
+def test_timed_launches_copy_what_fits_before_the_first_of_them(optimize_mem: bool, tmp_path: Path) -> None:
+    """Of two configurations the second has room below the peak, which the first one's buffer for the cache made."""
+    from memestimate.compiled.kernels import Kernel
+    from memestimate.compiled.timing import Timing
+
+    function = SimpleNamespace(arg_names=["in_out_ptr0", "xnumel"])
+    tuner = SimpleNamespace(configs=[1, 2], mutated_arg_names=["in_out_ptr0"], fn=function, optimize_mem=optimize_mem)
+    with memestimate.record(tmp_path / "a.mrec") as recorder:
+        x = torch.empty(1 << 20, device="cuda")
+        kernel = Kernel("written_in_place", tuner, recorder, Timing(recorder))
+        for _ in range(2):
+            kernel.run(x, x.numel())
+    made = [rest[-1] for rest in Recording(tmp_path / "a.mrec").of("alloc")]
+    copy, buffer = made[0], max(made)
+    timed = [buffer] if optimize_mem else [copy, buffer, copy]
+    assert made == [copy, *timed, copy, buffer, copy]
 
 
 def test_a_compiled_optimizer(tmp_path: Path) -> None:

@@ -157,6 +157,8 @@ class Compiler:
                 del optimizer._init_group
 
         self._patches.set(variables.OptimizerVariable, "call_method", called)
+        # Counts of steps go to the GPU, where an optimizer has state before its first step, as Adagrad.
+        self._captured(variables.OptimizerVariable, "move_step_if_cpu")
 
     def _unguard(self) -> None:
         """Leave out of what must be as it was what stands aside while Dynamo compiles, or each call compiles anew.
@@ -178,13 +180,10 @@ class Compiler:
     def _fold(self) -> None:
         """Compute constants of a graph, which tracing and Inductor make on the GPU, as the recorder knows values."""
         folding: Any = importlib.import_module("torch._inductor.constant_folding")
-        run = folding.ConstantFolder.run
-
-        def folded(folder: Any, *args: Any, **kwargs: Any) -> Any:
-            with self._session.capture:
-                return run(folder, *args, **kwargs)
-
-        self._patches.set(folding.ConstantFolder, "run", folded)
+        joint: Any = importlib.import_module("torch._inductor.fx_passes.joint_graph")
+        uniform = joint.UniformValueConstantFolder
+        for kind, name in ((folding.ConstantFolder, "run"), (uniform, "_add_peephole_patterns")):
+            self._captured(kind, name)
         tracing: Any = importlib.import_module("torch.fx.experimental.proxy_tensor")
         unset = tracing.unset_fake_temporarily
 
@@ -194,6 +193,18 @@ class Compiler:
                 yield
 
         self._patches.set(tracing, "unset_fake_temporarily", captured)
+
+    def _captured(self, kind: Any, name: str) -> None:
+        """Have a method of the compiler make its tensors on the pretended GPU."""
+        method = getattr(kind, name, None)  # not every version has each
+        if method is None:
+            return
+
+        def captured(*args: Any, **kwargs: Any) -> Any:
+            with self._session.capture:
+                return method(*args, **kwargs)
+
+        self._patches.set(kind, name, captured)
 
     def watch(self) -> None:
         """Have the recorder stand aside while Dynamo compiles, and run eagerly what it fails to compile."""

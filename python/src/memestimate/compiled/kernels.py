@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,25 +33,39 @@ class Kernel:
         self._configs = len(tuner.configs or ())
         changed = set(tuner.mutated_arg_names)
         self._changed = [i for i, name in enumerate(tuner.fn.arg_names) if name in changed]
+        self._optimize_mem = tuner.optimize_mem  # of a forward pass that is followed by a backward one: False
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Log a launch; before the first one, time the configurations if there are several."""
         for _ in range(self._configs if self._configs > 1 else 0):
-            self._timing.benchmark(lambda: self._on_clones(args))
+            self._timing.benchmark(partial(_copies, self._cloned(args)))
         self._configs = 1
         given = [value for value in args if isinstance(value, FakeTensor)]
         self._session.launch(f"triton::{self._name}", given, given)
 
-    def _on_clones(self, args: tuple[Any, ...]) -> None:
-        """What a timed launch makes: copies of what it writes in place, where they do not make a new peak."""
+    def _cloned(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
+        """What each timed launch of a configuration copies: what it writes in place.
+
+        Where memory counts (``optimize_mem``), what would make a new peak is put aside on the host instead, as far as
+        that is known before the first launch: the buffer that empties the cache is not there yet
+        (copy_args_to_cpu_if_needed, torch/_inductor/runtime/triton_heuristics.py).
+        """
         level = self._session.storages.levels[max(self._session.here, 0)]
-        room = level.peak - level.allocated  # copy_args_to_cpu_if_needed
-        clones = []
+        room = level.peak - level.allocated
+        cloned = []
         for i in self._changed:
             if i < len(args) and isinstance(args[i], FakeTensor):
-                room -= args[i].numel() * args[i].element_size()
-                if room >= 0:
-                    clones.append(torch.empty_like(args[i]))
+                size = args[i].numel() * args[i].element_size()
+                if not self._optimize_mem:
+                    cloned.append(args[i])
+                elif size <= room:
+                    room -= size
+                    cloned.append(args[i])
+        return cloned
+
+
+def _copies(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [torch.empty_like(value) for value in values]
 
 
 def install(session: Session, timing: Timing, made: list[str]) -> None:
