@@ -85,3 +85,25 @@ def test_a_link_in_the_place_of_a_part_is_not_followed(tmp_path: Path) -> None:
     mask = os.umask(0)
     os.umask(mask)
     assert (tmp_path / "s.mrec").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+DEEP = """
+def deeper(x):
+    return deeper(x + 1) + 1
+for _ in range(2):
+    try:
+        deeper(torch.ones(1, device="cuda"))
+    except RecursionError:
+        print("caught")
+    train(1)
+assert sys.getrecursionlimit() == 1000
+"""
+
+
+def test_a_recursion_that_python_stops_leaves_a_whole_recording(tmp_path: Path) -> None:
+    done = run(tmp_path, DEEP)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("caught") == 2
+    events = Recording(tmp_path / "s.mrec").events
+    made = [e[1] for e in events if e[0] == "alloc"]
+    assert made == list(range(len(made)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,25 @@ _NO_RULE = (
 _DEVICES = "Unhandled FakeTensor Device Propagation"
 _NO_FAKE = "no fake impl registered"
 _QUESTIONS = {"prim"}  # of a tensor: on which device it is, how large
+_ROOM = 500  # calls: what PyTorch's fake tensors and a handler need
 STAND_IN = torch.device("xla", 0)  # of tensors of the pretended GPU to C++, where a build has no CUDA (host.py)
+
+
+class _RoomForCalls:
+    """
+    Lets Python call deeper than the program may.
+
+    A program that recurses until Python stops it goes on behind its `except RecursionError`. Python must not stop it
+    halfway through a line of the recording.
+    """
+
+    def __enter__(self) -> None:
+        self._limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(self._limit)  # raises where the program itself has no call left
+        sys.setrecursionlimit(self._limit + _ROOM)
+
+    def __exit__(self, *exc: object) -> None:
+        sys.setrecursionlimit(self._limit)
 
 
 def to_cuda(value: Any) -> Any:
@@ -122,7 +141,7 @@ class Capture(TorchDispatchMode):
         # An ordinary tensor stands in `types` where C++ asks for its `.data` (TensorImpl::shallow_copy_and_detach).
         if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
             return self._rules.on_host(self._session, func, args, kwargs)
-        with self._lock:
+        with self._lock, _RoomForCalls():
             if self._session.gpus == 1:
                 return self._on_gpu(func, types, args, kwargs)
             before = self._session.here

@@ -94,8 +94,9 @@ class Writer:
         ids = self._tables[table]
         known = ids.get(key)
         if known is None:
+            line = _json((table, *items))  # first: the program may be as deep in calls as Python lets it
             known = ids[key] = len(ids)
-            self._lines.append(_json((table, *items)))
+            self._lines.append(line)
         return known
 
     def close(self) -> None:
