@@ -18,6 +18,10 @@ import (
 // without a doubt, whose recordings are not kept: its README says from where.
 const marginsFolder = "testdata/margins"
 
+// judgingSet was measured and answered once before anybody had looked at it, and judges the shares: they are not computed
+// from it.
+const judgingSet = "first60"
+
 // A marginRun is a measured run: what it took beyond its doubts, and what it varies by, in bytes. Where the recording is
 // kept above says by how much safe is above what the process took, in percent.
 type marginRun struct {
@@ -118,7 +122,7 @@ func TestMargins(t *testing.T) {
 		var some []marginRun
 		sets := map[string]bool{}
 		for i := range runs {
-			if runs[i].kind == c.name {
+			if runs[i].kind == c.name && runs[i].set != judgingSet {
 				some = append(some, runs[i])
 				sets[runs[i].set] = true
 			}
