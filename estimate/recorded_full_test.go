@@ -42,7 +42,7 @@ func endedRecording(t *testing.T, lines []string) *recording.Recording {
 // what the program does: a note says so, and the figures do not fit either.
 func TestCaughtOutOfMemory(t *testing.T) {
 	const gb = 1 << 30
-	const warned = "it runs out of memory in the forward of step 1"
+	const warned, caught = "it runs out of memory in the forward of step 1", "1 attempt of the program ran out of memory"
 	full := `["out_of_memory",15655829504]`
 	for _, c := range []struct {
 		name     string
@@ -52,13 +52,14 @@ func TestCaughtOutOfMemory(t *testing.T) {
 		note     string
 	}{
 		{"not told", []string{`["alloc",0,9663676416]`, `["free",0]`, `["alloc",1,10737418240]`}, Step{}, 19, ""},
-		{"told later", []string{`["alloc",0,9663676416]`, `["free",0]`, `["alloc",1,10737418240]`, full}, Step{}, 10, ""},
+		{"told later", []string{`["alloc",0,9663676416]`, `["free",0]`, `["alloc",1,10737418240]`, full}, Step{}, 10,
+			caught},
 		{"cached blocks go back", []string{`["alloc",0,5368709120]`, `["free",0]`, full, `["alloc",1,6442450944]`}, Step{}, 6,
-			""},
+			caught},
 		{"fragments", []string{`["alloc",0,6442450944]`, `["alloc",1,6442450944]`, full, `["alloc",2,2147483648]`}, Step{}, 0,
 			warned},
 		{"a part of the GPU", []string{`["alloc",0,3221225472]`, `["free",0]`, `["alloc",1,4294967296]`,
-			`["out_of_memory",5368709120]`}, Step{}, 4, ""},
+			`["out_of_memory",5368709120]`}, Step{}, 4, caught},
 		{"on another GPU", []string{`["alloc",0,9663676416]`, `["free",0]`, `["alloc",1,10737418240]`, full},
 			Step{GPU: device(t, "a100-80gb")}, 19, "with another memory it goes on otherwise"},
 	} {

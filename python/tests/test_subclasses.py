@@ -141,3 +141,23 @@ def test_a_class_that_follows_what_is_computed_of_it(tmp_path: Path) -> None:
         torch.optim.Adam(net.parameters()).zero_grad()
         weights.mean().backward(retain_graph=True)
         y.softmax(-1).mean().backward()
+
+
+class Guarded(nn.Parameter):
+    """As hypll's: of a manifold, it refuses most functions of PyTorch."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in ("untyped_storage", "data_ptr", "storage"):
+            raise TypeError(f"Attempting to apply the torch function {func} on a Guarded")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_class_may_refuse_to_say_where_its_memory_is(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "a.mrec"):
+        net = nn.Linear(8, 8, device="cuda")
+        net.weight = Guarded(torch.ones(8, 8, device="cuda"))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(torch.ones(4, 8, device="cuda")).sum().backward()
+        optimizer.step()
+    assert ["parameter", "weight"] in [event[1:] for event in Recording(tmp_path / "a.mrec").of("is")]

@@ -190,8 +190,9 @@ class Recording:
             for part in parts(tensor):
                 self.mark(part, kind, name)
             return
-        for part in held(tensor) if tensor.device.type == "cuda" else ():
-            serial = self.storages.number(part.untyped_storage())
+        with torch._C.DisableTorchFunctionSubclass():  # a parameter's own class may refuse to say where it is
+            serials = [self.storages.number(part.untyped_storage()) for part in held(tensor) if part.is_cuda]
+        for serial in serials:
             if serial is not None and self.storages.kinds.get(serial) != (kind, name):
                 self.storages.kinds[serial] = kind, name
                 self.writer.event("is", self.storages.written(serial), kind, name)
