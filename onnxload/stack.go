@@ -17,15 +17,6 @@ type Frame struct {
 	Source string // that line, without the blanks around it; "" where Python could not read it
 }
 
-// Frame returns the frame that a Node.Stack names, the innermost. ok is false for 0, and for what is no stack of this
-// model.
-func (m *Model) Frame(stack int32) (f Frame, ok bool) {
-	if stack <= 0 || int(stack) > len(m.Stacks) {
-		return Frame{}, false
-	}
-	return m.Stacks[stack-1], true
-}
-
 // stackKey is where torch.onnx.export(dynamo=True) writes the stack of a node; its text becomes Node.Stack.
 const stackKey = "pkg.torch.onnx.stack_trace"
 

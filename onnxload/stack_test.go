@@ -20,7 +20,8 @@ func traced(n Node, stack string) Node {
 // stackOf prints a node's stack, the outermost first.
 func stackOf(m *onnxload.Model, n *onnxload.Node) string {
 	var lines []string
-	for f, ok := m.Frame(n.Stack); ok; f, ok = m.Frame(f.Up) {
+	for at := n.Stack; at > 0; at = m.Stacks[at-1].Up {
+		f := m.Stacks[at-1]
 		lines = append([]string{fmt.Sprintf("%s:%d %s: %s", f.File, f.Line, f.Func, f.Source)}, lines...)
 	}
 	return strings.Join(lines, " > ")
@@ -54,9 +55,6 @@ func TestStacks(t *testing.T) {
 	}
 	if n := &m.Graph.Nodes[0]; n.Stack != m.Graph.Nodes[1].Stack {
 		t.Error("two nodes of a line have different stacks")
-	}
-	if f, ok := m.Frame(1 << 30); ok {
-		t.Errorf("frame %v of a stack that the model has not", f)
 	}
 	for i, f := range m.Stacks {
 		if int(f.Up) > i {
