@@ -62,7 +62,7 @@ func inferScan(c *call) error {
 
 // oldScan refuses Scan of opset 8, which has a batch dimension of its own and which no exporter of today writes.
 func oldScan(*call) error {
-	return errors.New("Scan of opset 8, with a batch dimension of its own, is not modelled: export with opset 9 or later")
+	return errors.New("of opset 8, with a batch dimension of its own, it is not modelled: export with opset 9 or later")
 }
 
 // scanCounts returns how many inputs are taken apart, and how many are states.

@@ -56,7 +56,7 @@ const atenPlain = `
 	select_backward slice_backward select_scatter slice_scatter diagonal_backward unfold_backward
 	diag diag_embed _unsafe_index one_hot embedding_renorm_ isin tril_indices value_selecting_reduction_backward
 
-	index_reduce addr trace renorm dist cummin _cummax_helper _cummin_helper isneginf isposinf signbit nextafter
+	index_reduce addr trace renorm dist _cummax_helper _cummin_helper isneginf isposinf signbit nextafter
 	ldexp frexp logaddexp2 gcd lcm i0 igamma igammac polygamma mvlgamma rad2deg conj_physical range logspace random
 	normal_functional soft_margin_loss_backward multi_margin_loss multi_margin_loss_backward
 	multilabel_margin_loss_forward multilabel_margin_loss_backward max_unpool2d max_unpool3d fractional_max_pool2d
