@@ -26,6 +26,7 @@ def test_nothing_is_amiss_and_nothing_is_left(tmp_path: Path, gpu: str) -> None:
 def test_another_choice_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with memestimate.record(tmp_path / "x.mrec") as rec:
         monkeypatch.setattr(optimizer, "_foreach_supported_types", [])
+        rec.shared.tried = None  # as in a process that has tried nothing yet
         assert check(rec) == ["optimizers: _foreach_add_ was wanted and did not run"]
     assert [code for code, _, _ in Recording(tmp_path / "x.mrec").of("note")] == ["check"]
 
