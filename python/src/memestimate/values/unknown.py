@@ -180,13 +180,6 @@ def install(session: Session) -> None:
     to_numpy, to_list = torch.Tensor.numpy, torch.Tensor.tolist
 
     def numpy(tensor: torch.Tensor, *, force: bool = False) -> Any:
-        if isinstance(tensor, FakeTensor):
-            if not force:  # torch/csrc/utils/tensor_numpy.cpp
-                raise TypeError(
-                    f"can't convert {tensor.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
-                    "to host memory first."
-                )
-            tensor = tensor.detach().cpu()
         if not unknown.has(tensor):
             return to_numpy(tensor, force=force)
         other = unknown._left(tensor, to_numpy)
