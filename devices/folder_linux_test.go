@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -96,29 +97,25 @@ func TestHostLockThatIsAnotherFile(t *testing.T) {
 // TestDirectoryThatIsRemoved: a directory that somebody removes while it is read holds nothing.
 func TestDirectoryThatIsRemoved(t *testing.T) {
 	s := state(t)
-	stop := make(chan struct{})
-	removed := make(chan int)
+	var removed atomic.Int64
+	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
-		n := 0
-		for ; ; n++ {
+		defer close(stopped)
+		for {
 			select {
 			case <-stop:
-				removed <- n
 				return
 			default:
 			}
 			os.RemoveAll(s.dir)
 			s.ensure()
+			removed.Add(1)
 		}
 	}()
-	for range 20_000 {
+	defer func() { close(stop); <-stopped }()
+	for n := 0; n < 20_000 || removed.Load() < 100; n++ {
 		if names, err := s.names(holdPrefix); err != nil || len(names) > 0 {
-			t.Errorf("%q, %v", names, err)
-			break
+			t.Fatalf("%q, %v", names, err)
 		}
-	}
-	close(stop)
-	if n := <-removed; n < 100 {
-		t.Errorf("it was removed %d times alone", n)
 	}
 }
