@@ -171,6 +171,27 @@ def test_what_a_checkpoint_computes_again_keeps_its_names(tmp_path: Path) -> Non
     }
 
 
+def test_a_part_may_run_before_its_module_is_made(tmp_path: Path) -> None:
+    """A parametrization runs layers while its list of modules is not there, which says nothing of its parts."""
+
+    class Early(nn.Module):
+        def __init__(self, part: nn.Module) -> None:
+            part(torch.zeros(1, WIDTH, device="cuda"))
+            super().__init__()
+            self.part = part
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.part(x)
+            return out
+
+    with memestimate.record(tmp_path / "step.mrec") as rec:
+        net = Early(nn.Linear(WIDTH, WIDTH, bias=False).cuda())
+        net(torch.randn(BATCH, WIDTH).cuda()).sum().backward()
+        rec.step()
+    named = {name for _, kind, name in Recording(tmp_path / "step.mrec").of("is") if kind == "parameter"}
+    assert named == {"weight", "net.part.weight"}
+
+
 def test_a_number_names_a_gpu(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x.mrec"):
         assert torch.device(0) == torch.device("cuda", 0)
