@@ -49,7 +49,7 @@ func Open(path string) (*Model, error) {
 		return nil, statError(path, err)
 	}
 	if st.IsDir() {
-		return nil, fmt.Errorf("%s: %w", path, sniffDir(path))
+		return nil, fmt.Errorf("%s: %w", path, &FormatError{Format: "a folder"})
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -250,33 +250,4 @@ func explain(err error, head []byte, m *Model) error {
 		return &FormatError{Hint: err.Error()}
 	}
 	return err
-}
-
-// sniffDir tells what a folder given for a model may be for.
-func sniffDir(path string) error {
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return statError(path, err)
-	}
-	var models []string
-	for _, e := range entries {
-		if !e.IsDir() && strings.EqualFold(filepath.Ext(e.Name()), ".onnx") {
-			models = append(models, e.Name())
-		}
-	}
-	f := &FormatError{Format: "a folder"}
-	switch {
-	case strings.HasSuffix(path, ".mlpackage"):
-		f.Format = "a Core ML package"
-	case len(models) == 1:
-		f.Hint = fmt.Sprintf("did you mean %s?", filepath.Join(path, models[0]))
-	case len(models) > 1:
-		f.Hint = fmt.Sprintf("it holds %d .onnx files: name one", len(models))
-	case slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "config.json" }):
-		f.Hint = fmt.Sprintf("memestimate.from_config(%q) in Python estimates a Hugging Face model",
-			filepath.Join(path, "config.json"))
-	default:
-		f.Hint = "it holds neither an .onnx file nor a config.json; " + hintExport
-	}
-	return f
 }

@@ -161,7 +161,7 @@ func sniffText(head []byte) *FormatError {
 			Hint: "convert it in Python with onnx.parser.parse_model or google.protobuf.text_format, and onnx.save"}
 	case strings.HasPrefix(s, "{") && (strings.Contains(s, `"model_type"`) || strings.Contains(s, `"architectures"`)):
 		return &FormatError{Format: "configuration of a Hugging Face model",
-			Hint: `memestimate.from_config("config.json") in Python estimates it`}
+			Hint: "memestimate config.json estimates it"}
 	case strings.HasPrefix(s, "{"), strings.HasPrefix(s, "["):
 		return &FormatError{Format: "JSON", Hint: hintExport}
 	case pythonSource(s):

@@ -146,12 +146,16 @@ func tell(w io.Writer, err error) int {
 	if x, ok := errors.AsType[*exitError](err); ok && x.err == nil {
 		return code
 	}
-	said := fmt.Sprintf("memestimate: %s\n", oneLine(err.Error()))
+	io.WriteString(w, onScreen(w, fmt.Sprintf("memestimate: %s\n", oneLine(err.Error()))))
 	if hint != "" {
-		said += fmt.Sprintf("memestimate: hint: %s\n", oneLine(hint))
+		tellHint(w, hint)
 	}
-	io.WriteString(w, onScreen(w, said))
 	return code
+}
+
+// tellHint prints a line of advice.
+func tellHint(w io.Writer, hint string) {
+	io.WriteString(w, onScreen(w, fmt.Sprintf("memestimate: hint: %s\n", oneLine(hint))))
 }
 
 // onScreen breaks lines between words where w is a terminal; a line stays one in a pipe and in a file.

@@ -114,34 +114,6 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 	return m, inputError(err)
 }
 
-// otherFile says what a file is that is no graph, and which command is of use; nil where its name does not tell.
-func otherFile(path string) error {
-	is := func(what string) *exitError { return fail(exitInput, "%s: %s", quoteArg(path), what) }
-	base := strings.TrimSuffix(path, filepath.Ext(path))
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".safetensors":
-		if config := filepath.Join(filepath.Dir(path), "config.json"); exists(config) {
-			return is("weights alone; config.json there says which model they are of").
-				withHint("memestimate %s", hintArg(config))
-		}
-		return is("weights alone, which do not say what computes with them").
-			withHint("memestimate ORG/NAME or its config.json; memestimate train.py for a script")
-	case ".gguf":
-		return is("weights for llama.cpp, which does not train").
-			withHint("the model that they were made of: memestimate ORG/NAME --qlora 16")
-	case ".pt", ".pth", ".ckpt", ".bin":
-		return is("a checkpoint of PyTorch: weights, without the program that computes with them").
-			withHint("the script that trains it: memestimate train.py")
-	case ".ipynb":
-		return is("a notebook").withHint("jupyter nbconvert --to script %s && memestimate %s.py", hintArg(path),
-			hintArg(base))
-	case ".keras", ".h5":
-		return is("a Keras model").withHint("keras.saving.load_model(%q).export(%q, format=\"onnx\") in Python, then "+
-			"memestimate %s.onnx", path, base+".onnx", hintArg(base))
-	}
-	return nil
-}
-
 // streamed reports whether the model can be read only once.
 func (s source) streamed() bool {
 	if s.arg == "-" || s.revision != "" {

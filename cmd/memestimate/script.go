@@ -102,6 +102,9 @@ torchrun, accelerate launch, deepspeed, fabric run, python -m.`,
 					}
 					return slices.Concat([]string{"record", "--quiet", "--output", file}, words, args)
 				})
+			if hint := misplaced(e, name, args); hint != "" && (err == nil || codeOf(err) == exitNo) {
+				tellHint(e.stderr, hint)
+			}
 			return aboutScript(err, name, args, cmd.Flags())
 		},
 	}
@@ -144,6 +147,38 @@ func aboutScript(err error, name string, args []string, flags *pflag.FlagSet) er
 		}
 	}
 	return failed
+}
+
+// answerFlags are those that ask something of the answer. A script that reads no arguments takes them silently.
+var answerFlags = []string{"gpu", "budget", "memory-limit", "confidence", "format", "full"}
+
+// misplaced is the hint on a flag of memestimate that went to a script, "" for none. One with a value that memestimate
+// would refuse is the script's own: "--gpu 0".
+func misplaced(e *env, name string, args []string) string {
+	own := scriptCommand(e).Flags()
+	behind := args[slices.Index(args, name)+1:]
+	for i, a := range behind {
+		long, value, joined := strings.Cut(a, "=")
+		long, isFlag := strings.CutPrefix(long, "--")
+		f := own.Lookup(long)
+		if !isFlag || f == nil || !slices.Contains(answerFlags, f.Name) {
+			continue
+		}
+		words := quoteArg(a)
+		switch {
+		case joined:
+		case f.NoOptDefVal != "":
+			value = f.NoOptDefVal
+		case i+1 < len(behind):
+			value = behind[i+1]
+			words += " " + quoteArg(value)
+		}
+		if f.Value.Set(value) == nil && (f.Name != "format" || slices.Contains(estimateFormats, value)) {
+			return fmt.Sprintf("%s went to %s; write it before the script to ask memestimate: memestimate %s %s", words,
+				quoteArg(name), words, hintArg(name))
+		}
+	}
+	return ""
 }
 
 // A scriptError says that what was recorded ended with an error, which it has told.

@@ -80,6 +80,27 @@ def test_flags_behind_a_script_are_its_own(door: Door) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (
+            ["--gpu", "t4"],
+            "memestimate: hint: --gpu t4 went to deaf.py; write it before the script to ask memestimate: "
+            "memestimate --gpu t4 deaf.py\n",
+        ),
+        (["--steps=3", "--format=json"], "memestimate --format=json deaf.py\n"),
+        (["--gpu", "0", "--output", "there", "--format", "images", "--full=maybe", "--budget"], ""),
+    ],
+)
+def test_a_script_that_reads_no_arguments_does_not_lose_a_question(door: Door, words: list[str], hint: str) -> None:
+    (door.folder / "deaf.py").write_text("import torch\ntorch.ones(8, device='cuda')\n")
+    done = door("deaf.py", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("deaf.py: ")
+    assert done.stderr.endswith(hint)
+    assert done.stderr.count("went to") == (hint != "")
+
+
 def test_python_without_torch(door: Door) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(door.folder / "bare")], check=True)
     bare = door.folder / "bare" / "bin" / "python3"
