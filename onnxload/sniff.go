@@ -132,9 +132,15 @@ func sniffGzip(head []byte) *FormatError {
 	return &FormatError{Format: "gzip file", Hint: "unpack it first"}
 }
 
+// IsSnapshot reports whether a file begins as what torch.cuda.memory._dump_snapshot pickles.
+func IsSnapshot(head []byte) bool {
+	return bytes.HasPrefix(head, []byte{0x80}) &&
+		(bytes.Contains(head, []byte("device_traces")) || bytes.Contains(head, []byte("segments")))
+}
+
 // sniffPickle tells a memory snapshot from weights.
 func sniffPickle(head []byte) *FormatError {
-	if bytes.Contains(head, []byte("device_traces")) || bytes.Contains(head, []byte("segments")) {
+	if IsSnapshot(head) {
 		return &FormatError{Format: "PyTorch memory snapshot", Hint: "memestimate snapshot show FILE tells what it holds"}
 	}
 	// PyTorch's files before 1.6 begin with its magic number, a pickled long.

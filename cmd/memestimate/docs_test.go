@@ -105,7 +105,7 @@ func TestDocsCommands(t *testing.T) {
 				}
 				line, _, _ = strings.Cut(line, " #")
 				args := strings.Fields(line)
-				root := commandFor(&env{}, args)
+				root, args := commandFor(&env{}, args)
 				if isMain(root) {
 					root = rootCommand(&env{}, subcommands())
 				}

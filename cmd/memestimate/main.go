@@ -104,7 +104,7 @@ func run(ctx context.Context, e *env, args []string) (code int) {
 			code = exitBug
 		}
 	}()
-	root := commandFor(e, args)
+	root, args := commandFor(e, args)
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		// Only now: cobra keeps what is registered for as long as the process lives, and the commands with it.
 		for _, c := range append(root.Commands(), root) {

@@ -27,8 +27,8 @@ where it goes, without a GPU: a script is run on a pretended one, and of an ONNX
 the step is simulated, allocation by allocation.
 
 WHAT is a script of Python, a model of the Hugging Face Hub or its config.json, an ONNX
-file, a recording, "-" for standard input, or the name of a built-in model. Of two
-recordings at two batch sizes every other --batch follows.
+file, a recording, "-" for standard input, the name of a built-in model, or a snapshot
+that PyTorch dumped. Of two recordings at two batch sizes every other --batch follows.
 
 For a script, "memestimate train.py --help" tells its flags, which come before it.
 

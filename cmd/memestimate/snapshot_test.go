@@ -58,7 +58,7 @@ func TestSnapshotShowAndReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		var show showJSON
-		callJSON(t, &show, "snapshot", "show", p)
+		callJSON(t, &show, p) // as "snapshot show" says it
 		if len(show.Devices) != 1 {
 			t.Fatalf("%s: %d devices", p, len(show.Devices))
 		}

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"io/fs"
@@ -17,18 +19,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/onnxload"
 )
 
 // commandFor builds the command that a command line is for: memestimate itself, for graphs, recordings and
-// subcommands, or its form for a script or for a configuration, which take other flags.
-func commandFor(e *env, args []string) *cobra.Command {
+// subcommands, or its form for a script or for a configuration, which take other flags. The arguments come back as that
+// command takes them: a snapshot alone is shown.
+func commandFor(e *env, args []string) (*cobra.Command, []string) {
 	switch what, _ := whatOf(args); what {
 	case aScript:
-		return scriptCommand(e)
+		return scriptCommand(e), args
 	case aConfiguration:
-		return tuneCommand(e)
+		return tuneCommand(e), args
+	case aSnapshot:
+		args = append([]string{"snapshot", "show"}, args...)
 	}
-	return rootCommand(e, askedCommands(args))
+	return rootCommand(e, askedCommands(args)), args
 }
 
 // A what is a kind of thing that is estimated.
@@ -38,6 +44,7 @@ const (
 	anythingElse   what = iota // a graph, a recording, a built-in model, or a subcommand
 	aScript                    // of Python, or a launcher of one
 	aConfiguration             // of a Hugging Face model
+	aSnapshot                  // that PyTorch dumped
 )
 
 // whatOf finds what a command line is about, and where among the arguments.
@@ -59,6 +66,8 @@ func whatOf(args []string) (what, int) {
 		return aScript, at
 	case isConfiguration(word):
 		return aConfiguration, at
+	case isSnapshot(word):
+		return aSnapshot, at
 	}
 	return anythingElse, at
 }
@@ -108,6 +117,24 @@ func isScript(word string) bool {
 	return filepath.Ext(word) == ".py" && (err != nil || !st.IsDir())
 }
 
+// isSnapshot reports whether a word is a file that torch.cuda.memory._dump_snapshot wrote, gzip compressed or not.
+func isSnapshot(word string) bool {
+	f, err := openRegular(word)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := bufio.NewReader(f)
+	if z, err := gzip.NewReader(head); err == nil {
+		head = bufio.NewReader(z)
+	} else {
+		f.Seek(0, io.SeekStart)
+		head.Reset(f)
+	}
+	start, _ := head.Peek(512)
+	return onnxload.IsSnapshot(start)
+}
+
 // isConfiguration reports whether a word is a config.json, a folder that has one, or a name on the Hugging Face Hub.
 func isConfiguration(word string) bool {
 	if st, err := os.Stat(word); err == nil {
@@ -136,17 +163,22 @@ func isConfigurationFile(path string) bool {
 	return json.Unmarshal(data, &config) == nil && config.Type != ""
 }
 
-// readConfiguration reads what may be a configuration: nothing of a pipe or a device, which may have no end.
+// readConfiguration reads what may be a configuration.
 func readConfiguration(path string) ([]byte, error) {
-	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
-		return nil, cmp.Or(err, fs.ErrInvalid)
-	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, mostConfiguration))
+}
+
+// openRegular opens a file, but no pipe or device, which may have no end.
+func openRegular(path string) (*os.File, error) {
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return nil, cmp.Or(err, fs.ErrInvalid)
+	}
+	return os.Open(path)
 }
 
 // hubName returns what a model is called on the Hugging Face Hub, of its name or its address there; "" for anything
