@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -22,7 +23,7 @@ const (
 type flagRow struct {
 	name  string // with its one letter, if it has one: "batch b"
 	scope scope
-	value any // pflag.Value, *bool, *int, *int64 or *string
+	value any // pflag.Value, or a pointer to one of the types of addFlags
 	usage string
 }
 
@@ -37,10 +38,14 @@ func addFlags(fs *pflag.FlagSet, rows []flagRow) {
 			fs.BoolVarP(v, name, short, *v, r.usage)
 		case *int:
 			fs.IntVarP(v, name, short, *v, r.usage)
-		case *int64:
-			fs.Int64VarP(v, name, short, *v, r.usage)
+		case *float64:
+			fs.Float64VarP(v, name, short, *v, r.usage)
 		case *string:
 			fs.StringVarP(v, name, short, *v, r.usage)
+		case *[]string:
+			fs.StringArrayVarP(v, name, short, *v, r.usage)
+		case *time.Duration:
+			fs.DurationVarP(v, name, short, *v, r.usage)
 		default:
 			panic(fmt.Sprintf("--%s: no flag holds a %T", name, v))
 		}

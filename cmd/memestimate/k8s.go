@@ -23,13 +23,15 @@ type podNeed struct {
 }
 
 func (p *podNeed) flags(fs *pflag.FlagSet) {
-	fs.BoolVar(&p.plugin, "device-plugin", false,
-		"ask for the device plugin's GPUs, with node affinity on GPU feature discovery's labels, instead of a resource claim")
-	fs.StringVar(&p.class, "device-class", "gpu.nvidia.com", "the device class of a resource claim")
-	fs.StringVar(&p.driver, "driver", "gpu.nvidia.com", "the driver whose devices say how much memory they have")
-	fs.StringVar(&p.resource, "resource", "nvidia.com/gpu",
-		"the device plugin's resource; nvidia.com/mig-3g.40gb for a MIG profile")
-	fs.StringVar(&p.queue, "queue", "", "hand the job to this queue of Kueue")
+	p.class, p.driver, p.resource = "gpu.nvidia.com", "gpu.nvidia.com", "nvidia.com/gpu"
+	addFlags(fs, []flagRow{
+		{"device-plugin", 0, &p.plugin, "ask for the device plugin's GPUs, with node affinity on GPU feature discovery's " +
+			"labels, instead of a resource claim"},
+		{"device-class", 0, &p.class, "the device class of a resource claim"},
+		{"driver", 0, &p.driver, "the driver whose devices say how much memory they have"},
+		{"resource", 0, &p.resource, "the device plugin's resource; nvidia.com/mig-3g.40gb for a MIG profile"},
+		{"queue", 0, &p.queue, "hand the job to this queue of Kueue"},
+	})
 }
 
 func (p *podNeed) need(bytes uint64, gpus int) *kubernetes.Need {
@@ -39,9 +41,10 @@ func (p *podNeed) need(bytes uint64, gpus int) *kubernetes.Need {
 
 // k8sCommand writes a job's need into Kubernetes manifests.
 func k8sCommand(e *env) *cobra.Command {
-	var l launch
+	var model subject
+	var count rangeValue
 	var p podNeed
-	var file, image, name string
+	file, image, name := "", "pytorch/pytorch", "train"
 	cmd := &cobra.Command{
 		Use:   "k8s [MODEL] [flags] [-- COMMAND [ARG]...]",
 		Short: "Kubernetes manifests of a job, with the GPUs that hold it",
@@ -56,15 +59,18 @@ rest.`,
 		Example: `  memestimate k8s resnet50 --batch 256 --file job.yaml | kubectl apply -f -
   memestimate k8s --need 30GiB --device-plugin --image pytorch/pytorch -- python train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l.cluster, l.print, l.choice.policy, l.format = "kubernetes", true, "best-fit", "text"
-			request, command, err := l.check(e, cmd, args)
+			command, usage := model.take(cmd.Name(), cmd.UseLine(), args, cmd.ArgsLenAtDash())
+			if usage != nil {
+				return usage
+			}
+			bytes, err := model.asked(e, cmd)
 			if err != nil {
 				return err
 			}
 			if file != "" && (len(command) > 0 || cmd.Flags().Changed("image") || cmd.Flags().Changed("name")) {
 				return usagef("k8s: --file has the job: no COMMAND, --image or --name beside it")
 			}
-			need := p.need(request.Bytes+request.Margin, l.choice.count.least())
+			need := p.need(bytes+uint64(model.margin), count.least())
 			job, err := kubernetes.Encode(kubernetes.Job(name, image, command))
 			if err == nil && file != "" {
 				job, err = readManifest(e, file)
@@ -79,15 +85,14 @@ rest.`,
 			return o.write(e, func(w io.Writer) error { _, err := w.Write(job); return err })
 		},
 	}
-	fs := cmd.Flags()
-	fs.Var(&l.choice.need, "need", "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL")
-	fs.Var(&l.choice.margin, "margin", "memory that must be there beyond that")
-	fs.VarP(&l.choice.count, "count", "n", "how many GPUs")
-	fs.StringVar(&file, "file", "", "manifests to write the need into; - for standard input")
-	fs.StringVar(&image, "image", "pytorch/pytorch", "the image of the Job that is printed without --file")
-	fs.StringVar(&name, "name", "train", "the name of that Job")
-	l.model.needFlags(fs)
-	p.flags(fs)
+	addFlags(cmd.Flags(), []flagRow{
+		{"count n", 0, &count, "how many GPUs"},
+		{"file", 0, &file, "manifests to write the need into; - for standard input"},
+		{"image", 0, &image, "the image of the Job that is printed without --file"},
+		{"name", 0, &name, "the name of that Job"},
+	})
+	model.needFlags(cmd.Flags())
+	p.flags(cmd.Flags())
 	return cmd
 }
 

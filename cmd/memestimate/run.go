@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/report"
@@ -35,8 +34,6 @@ type launch struct {
 	print   bool
 	format  string
 	verbose bool
-	cluster string // "" for this machine, or "slurm"
-	job     slurmJob
 }
 
 // runCommand picks GPUs, holds them and becomes a command that sees them alone.
@@ -70,16 +67,15 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 	})
 	fs := cmd.Flags()
 	l.choice.flags(fs)
-	fs.Var(&l.choice.need, "need", "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL")
 	l.model.needFlags(fs)
-	fs.Var(&l.wait, "wait", "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)")
+	l.format = "text"
+	addFlags(fs, []flagRow{
+		{"wait", 0, &l.wait, "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)"},
+		{"print", 0, &l.print, "say what would be chosen now, and neither hold nor run anything"},
+		{"format f", 0, &l.format, "form of --print: text, json"},
+		{"verbose v", 0, &l.verbose, "say on stderr what was chosen and where it is reserved"},
+	})
 	fs.Lookup("wait").NoOptDefVal = "forever"
-	fs.Var(&oneOf{"cluster", &l.cluster, []string{"slurm"}}, "cluster",
-		"hand the command over to a cluster instead of running it here: slurm")
-	l.job.flags(fs)
-	fs.BoolVar(&l.print, "print", false, "say what would be chosen now, and neither hold nor run anything")
-	fs.StringVarP(&l.format, "format", "f", "text", "form of --print: text, json")
-	fs.BoolVarP(&l.verbose, "verbose", "v", false, "say on stderr what was chosen and where it is reserved")
 	l.gpus.flags(fs)
 	return cmd
 }
@@ -88,14 +84,10 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 // command, or the error says why not.
 func (l *launch) run(e *env, cmd *cobra.Command, args []string) error {
 	request, command, err := l.check(e, cmd, args)
-	switch need := request.Bytes + request.Margin; {
-	case err != nil:
+	if err != nil {
 		return l.before(err)
-	case l.cluster != "" && l.print:
-		return l.job.print(e, l, need, command)
-	case l.cluster != "":
-		return l.before(l.job.submit(e, l, need, command))
-	case l.print:
+	}
+	if l.print {
 		return l.answer(e, request)
 	}
 	path, err := lookCommand(command[0], e.getenv("PATH"))
@@ -145,54 +137,9 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	case !l.print && cmd.Flags().Changed("format"):
 		return r, nil, usagef("run: --format goes with --print")
 	}
-	switch {
-	case l.model.arg != "" && l.choice.need != 0:
-		return r, nil, usagef("run: --need and a MODEL both say what is needed")
-	case l.model.arg == "" && l.choice.need == 0:
-		return r, nil, usagef("run: how much memory does it take? give --need or a MODEL").withHint(
-			"for example: memestimate run --need 20GiB -- COMMAND")
-	case l.model.arg == "" && modelFlag(cmd) != "":
-		return r, nil, usagef("run: --%s goes with a MODEL", modelFlag(cmd))
-	}
-	if err := l.forCluster(cmd); err != nil {
-		return r, nil, err
-	}
-	if l.model.arg != "" {
-		r.Bytes, err = l.model.need(e, cmd.CommandPath())
-	}
+	r.Bytes, err = l.model.asked(e, cmd)
+	r.Margin = uint64(l.model.margin)
 	return r, args, err
-}
-
-// forCluster refuses flags that say how this machine chooses with a cluster that does, and the other way round.
-func (l *launch) forCluster(cmd *cobra.Command) error {
-	var own pflag.FlagSet
-	wrong := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-utilization",
-		"state-dir", "nvml"}
-	why := "is for this machine: a cluster queues and chooses by itself"
-	if l.cluster == "" {
-		wrong, why = nil, "goes with --cluster"
-		l.job.flags(&own)
-		own.VisitAll(func(f *pflag.Flag) { wrong = append(wrong, f.Name) })
-	}
-	for _, name := range wrong {
-		if cmd.Flags().Changed(name) {
-			return usagef("%s: --%s %s", cmd.Name(), name, why)
-		}
-	}
-	return nil
-}
-
-// modelFlag returns a flag about a model that was given, or "".
-func modelFlag(cmd *cobra.Command) (name string) {
-	var s settings
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	s.flags(fs)
-	fs.VisitAll(func(f *pflag.Flag) {
-		if name == "" && cmd.Flags().Changed(f.Name) {
-			name = f.Name
-		}
-	})
-	return name
 }
 
 // open connects to the GPUs and to the reservations.

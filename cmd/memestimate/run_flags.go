@@ -128,29 +128,29 @@ func (v *percentValue) Set(s string) error {
 
 // A choice is the flags that say which GPUs a command may have.
 type choice struct {
-	need            limitValue
-	margin, minFree sizeValue
-	minTotal        sizeValue
-	utilization     percentValue
-	count           rangeValue
-	policy          string
-	exclude         []string
-	gpuType         string
-	share           bool
+	minFree     sizeValue
+	minTotal    sizeValue
+	utilization percentValue
+	count       rangeValue
+	policy      string
+	exclude     []string
+	gpuType     string
+	share       bool
 }
 
 func (c *choice) flags(fs *pflag.FlagSet) {
-	fs.Var(&c.margin, "margin", "memory that must be there beyond that")
-	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
-	fs.Var(&c.minTotal, "min-total", "pass over GPUs with less memory in all")
-	fs.Var(&c.utilization, "max-utilization", "pass over GPUs that are busy for more percent of the time")
-	fs.VarP(&c.count, "count", "n", "how many GPUs, or at least and at most so many, as 2-4 (default 1)")
-	fs.StringVar(&c.policy, "policy", "best-fit",
-		"which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
-	fs.StringArrayVar(&c.exclude, "exclude", nil,
-		"a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again")
-	fs.StringVar(&c.gpuType, "gpu-type", "", "take only GPUs whose name matches this regular expression, in any case")
-	fs.BoolVar(&c.share, "share", false, "accept a GPU beside others who share, when all fit")
+	c.policy = "best-fit"
+	addFlags(fs, []flagRow{
+		{"min-free", 0, &c.minFree, "pass over GPUs with less available, however little is needed"},
+		{"min-total", 0, &c.minTotal, "pass over GPUs with less memory in all"},
+		{"max-utilization", 0, &c.utilization, "pass over GPUs that are busy for more percent of the time"},
+		{"count n", 0, &c.count, "how many GPUs, or at least and at most so many, as 2-4 (default 1)"},
+		{"policy", 0, &c.policy, "which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first"},
+		{"exclude", 0, &c.exclude,
+			"a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again"},
+		{"gpu-type", 0, &c.gpuType, "take only GPUs whose name matches this regular expression, in any case"},
+		{"share", 0, &c.share, "accept a GPU beside others who share, when all fit"},
+	})
 }
 
 // list asks for the devices, and for how busy they are where that matters.
@@ -165,12 +165,10 @@ func (c *choice) list(s *devices.Session) ([]devices.Device, error) {
 // request returns the flags as the library takes them.
 func (c *choice) request(e *env) (devices.Request, error) {
 	r := devices.Request{
-		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count.least(),
-		AtMost:  c.count.most,
+		MinFree: uint64(c.minFree), MinTotal: uint64(c.minTotal), Count: c.count.least(), AtMost: c.count.most,
 		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e),
 		Held: e.getenv(devices.HeldVariable),
 	}
-	r.MinTotal = uint64(c.minTotal)
 	if c.utilization.set {
 		r.MaxUtilization = &c.utilization.percent
 	}

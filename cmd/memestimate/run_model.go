@@ -3,24 +3,62 @@ package main
 import (
 	"fmt"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/estimate"
 )
 
-// A subject is the MODEL that a launched command trains: its estimate takes the place of --need.
+// A subject is what a command runs or places: how much it takes follows from the estimate of a MODEL, or --need says it.
 type subject struct {
 	settings settings
 	arg      string // "" when none was given
 	sure     confidenceFlag
+	need     limitValue
+	margin   sizeValue
 }
 
 func (m *subject) flags(fs *pflag.FlagSet) { m.settings.flags(fs) }
 
 // needFlags are the flags of a command that asks for what the MODEL takes.
 func (m *subject) needFlags(fs *pflag.FlagSet) {
+	addFlags(fs, []flagRow{
+		{"need", 0, &m.need, "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL"},
+		{"margin", 0, &m.margin, "memory that must be there beyond that"},
+	})
 	m.flags(fs)
 	m.sure.flags(fs, "the figure of the MODEL's estimate that is asked for")
+}
+
+// asked returns what the command takes on one GPU, as sure as was asked for, without the margin.
+func (m *subject) asked(e *env, cmd *cobra.Command) (uint64, error) {
+	switch {
+	case m.arg != "" && m.need != 0:
+		return 0, usagef("%s: --need and a MODEL both say what is needed", cmd.Name())
+	case m.arg == "" && m.need == 0:
+		return 0, usagef("%s: how much memory does it take? give --need or a MODEL", cmd.Name()).
+			withHint("for example: %s --need 20GiB", cmd.CommandPath())
+	case m.arg == "" && modelFlag(cmd) != "":
+		return 0, usagef("%s: --%s goes with a MODEL", cmd.Name(), modelFlag(cmd))
+	case m.arg == "":
+		return uint64(m.need), nil
+	}
+	r, err := m.estimate(e, cmd.CommandPath())
+	if err != nil {
+		return 0, err
+	}
+	bytes, _ := r.Peak.At(m.sure.value())
+	return uint64(max(bytes, 0)), nil
+}
+
+// modelFlag returns a flag about a model that was given, or "".
+func modelFlag(cmd *cobra.Command) string {
+	for _, name := range flagsOf(0, (&settings{}).rows()) {
+		if cmd.Flags().Changed(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // take reads the MODEL out of the arguments before --, of which dash is the number, and returns the
@@ -66,14 +104,4 @@ func (m *subject) estimate(e *env, command string) (*estimate.Report, error) {
 			quoteArg(in.arg), r.Coverage.Nodes-r.Coverage.Modelled, r.Coverage.Nodes)
 	}
 	return r, nil
-}
-
-// need returns what a step takes on one GPU, as sure as was asked for.
-func (m *subject) need(e *env, command string) (uint64, error) {
-	r, err := m.estimate(e, command)
-	if err != nil {
-		return 0, err
-	}
-	bytes, _ := r.Peak.At(m.sure.value())
-	return uint64(max(bytes, 0)), nil
 }

@@ -20,34 +20,30 @@ import (
 	"github.com/memestimate/memestimate/spelling"
 )
 
-// A siteTable is the flag that names the file in which a site says how much memory its GPUs have.
-type siteTable struct{ file string }
-
-func (s *siteTable) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.file, "site", "",
-		"YAML file with the memory of the cluster's GPUs by name, where names do not tell:\ngpus: {big: "+
-			"79GiB, vram40: 39GiB}")
-}
-
-func (s *siteTable) sizes() (cluster.Sizes, error) {
-	if s.file == "" {
+// sizes reads the file in which a site says how much memory its GPUs have.
+func (j *slurmJob) sizes() (cluster.Sizes, error) {
+	if j.site == "" {
 		return cluster.Sizes{}, nil
 	}
-	f, err := os.Open(s.file)
+	f, err := os.Open(j.site)
 	if err != nil {
 		return cluster.Sizes{}, fail(exitInput, "--site: %w", err)
 	}
 	defer f.Close()
 	sizes, err := cluster.ReadSizes(f, spelling.Size)
 	if err != nil {
-		return sizes, fail(exitInput, "%s: %w", quoteArg(s.file), err)
+		return sizes, fail(exitInput, "%s: %w", quoteArg(j.site), err)
 	}
 	return sizes, nil
 }
 
-// A slurmJob is the flags about a request to Slurm.
+// A slurmJob is a slurm command as the command line describes it.
 type slurmJob struct {
-	site       siteTable
+	model      subject
+	count      rangeValue
+	share      bool
+	format     string
+	site       string
 	partition  string
 	constraint []string
 	host       sizeValue
@@ -55,18 +51,25 @@ type slurmJob struct {
 }
 
 func (j *slurmJob) flags(fs *pflag.FlagSet) {
-	j.site.flags(fs)
-	fs.StringVar(&j.partition, "partition", "", "Slurm's partition; the default one otherwise")
-	fs.StringArrayVar(&j.constraint, "constraint", nil, "a feature that Slurm's nodes must have; may be given again")
-	fs.Var(&j.host, "mem", "memory of the host that the job takes on each node (default: what a MODEL's "+
-		"parameters suggest)")
-	fs.StringArrayVar(&j.options, "slurm-option", nil,
-		"an option handed on to Slurm, such as --time=2:00:00; may be given again")
+	j.format = "text"
+	addFlags(fs, []flagRow{
+		{"count n", 0, &j.count, "how many GPUs"},
+		{"share", 0, &j.share, "a part of a GPU will do: ask for shards where the cluster has them"},
+		{"format f", 0, &j.format, "form of the answer: text, json"},
+		{"site", 0, &j.site, "YAML file with the memory of the cluster's GPUs by name, where names do not tell:\n" +
+			"gpus: {big: 79GiB, vram40: 39GiB}"},
+		{"partition", 0, &j.partition, "Slurm's partition; the default one otherwise"},
+		{"constraint", 0, &j.constraint, "a feature that Slurm's nodes must have; may be given again"},
+		{"mem", 0, &j.host,
+			"memory of the host that the job takes on each node (default: what a MODEL's parameters suggest)"},
+		{"slurm-option", 0, &j.options, "an option handed on to Slurm, such as --time=2:00:00; may be given again"},
+	})
+	j.model.needFlags(fs)
 }
 
 // slurmCommand prints the request for a job.
 func slurmCommand(e *env) *cobra.Command {
-	var l launch
+	var j slurmJob
 	cmd := &cobra.Command{
 		Use:   "slurm [MODEL] [flags] [-- COMMAND [ARG]...]",
 		Short: "The smallest request to a Slurm cluster that holds a job",
@@ -78,29 +81,33 @@ the cluster has them.
 How much memory a GPU has is told by its type's name, by a feature of nodes whose GPUs are all
 alike, or by the file --site. A size read off a name is nominal: 93 % of it is counted on.
 
-With a COMMAND the answer is a script for sbatch. "memestimate run --cluster slurm" submits it
-instead. Exit codes: 0 there is a request, 1 no node could hold the job even if it were idle, 4 the
-cluster cannot be asked.`,
+The answer is options for srun, or with a COMMAND a script for sbatch. Exit codes: 0 there is a
+request, 1 no node could hold the job even if it were idle, 4 the cluster cannot be asked.`,
 		Example: `  memestimate slurm resnet50 --batch 256
   memestimate slurm gpt2 --batch 32 -n 4 -- torchrun --nproc-per-node 4 train.py | sbatch
-  memestimate run --cluster slurm resnet50 --batch 256 -- python train.py`,
+  srun $(memestimate slurm resnet50 --batch 256) python train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l.cluster, l.print, l.choice.policy = "slurm", true, "best-fit"
-			request, command, err := l.check(e, cmd, args)
+			command, usage := j.model.take(cmd.Name(), cmd.UseLine(), args, cmd.ArgsLenAtDash())
+			if usage != nil {
+				return usage
+			}
+			o := output{format: j.format, formats: []string{"text", "json"}}
+			if err := o.check(); err != nil {
+				return err
+			}
+			bytes, err := j.model.asked(e, cmd)
 			if err != nil {
 				return err
 			}
-			return l.job.print(e, &l, request.Bytes+request.Margin, command)
+			bytes += uint64(j.model.margin)
+			r, err := j.ask(e, bytes)
+			if err != nil {
+				return err
+			}
+			return o.write(e, func(w io.Writer) error { return j.write(w, r, bytes, command) })
 		},
 	}
-	fs := cmd.Flags()
-	fs.Var(&l.choice.need, "need", "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL")
-	fs.Var(&l.choice.margin, "margin", "memory that must be there beyond that")
-	fs.VarP(&l.choice.count, "count", "n", "how many GPUs")
-	fs.BoolVar(&l.choice.share, "share", false, "a part of a GPU will do: ask for shards where the cluster has them")
-	fs.StringVarP(&l.format, "format", "f", "text", "form of the answer: text, json")
-	l.model.needFlags(fs)
-	l.job.flags(fs)
+	j.flags(cmd.Flags())
 	return cmd
 }
 
@@ -151,13 +158,13 @@ func (l *limited) Write(p []byte) (int, error) {
 }
 
 // ask finds the request for a job.
-func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) {
-	sizes, err := j.site.sizes()
+func (j *slurmJob) ask(e *env, bytes uint64) (*slurm.Request, error) {
+	sizes, err := j.sizes()
 	if err != nil {
 		return nil, err
 	}
 	out, noList := askSlurm(context.Background(), "sinfo", "-N", "-h", "-o", slurm.Format)
-	seen := !errors.Is(noList, exec.ErrNotFound) || j.site.file == "" && len(j.constraint) == 0
+	seen := !errors.Is(noList, exec.ErrNotFound) || j.site == "" && len(j.constraint) == 0
 	if seen && noList != nil {
 		return nil, fail(exitDevice, "slurm: sinfo: %w", noList).withHint("where Slurm's commands are not, --site FILE or " +
 			"--constraint FEATURE says which GPUs there are")
@@ -166,11 +173,11 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 	if err != nil {
 		return nil, fail(exitDevice, "slurm: %w", err)
 	}
-	need := slurm.Need{Bytes: bytes, GPUs: l.choice.count.least(), Host: uint64(j.host), Share: l.choice.share,
+	need := slurm.Need{Bytes: bytes, GPUs: j.count.least(), Host: uint64(j.host), Share: j.share,
 		Partition: j.partition, Constraint: j.constraint}
-	guess := need.Host == 0 && l.model.arg != ""
+	guess := need.Host == 0 && j.model.arg != ""
 	if guess {
-		r, err := l.model.estimate(e, "slurm")
+		r, err := j.model.estimate(e, "slurm")
 		if err != nil {
 			return nil, err
 		}
@@ -220,25 +227,18 @@ type slurmJSON struct {
 	Options    []string `json:"options"`
 }
 
-// print writes the request, or with a command the script for sbatch.
-func (j *slurmJob) print(e *env, l *launch, bytes uint64, command []string) error {
-	r, err := j.ask(e, l, bytes)
-	if err != nil {
-		return err
+// write writes the request, or with a command the script for sbatch.
+func (j *slurmJob) write(w io.Writer, r *slurm.Request, bytes uint64, command []string) (err error) {
+	switch {
+	case j.format == "json":
+		return encodeJSON(w, slurmJSON{slurmForm, bytes, j.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes,
+			r.Guessed, r.Host, j.args(r)})
+	case len(command) > 0:
+		_, err = io.WriteString(w, j.script(r, command))
+	default:
+		_, err = fmt.Fprintln(w, strings.Join(j.args(r), " "))
 	}
-	o := output{format: l.format}
-	return o.write(e, func(w io.Writer) error {
-		switch {
-		case l.format == "json":
-			return encodeJSON(w, slurmJSON{slurmForm, bytes, l.choice.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes,
-				r.Guessed, r.Host, j.args(r)})
-		case len(command) > 0:
-			_, err := io.WriteString(w, j.script(r, command))
-			return err
-		}
-		_, err := fmt.Fprintln(w, strings.Join(j.args(r), " "))
-		return err
-	})
+	return err
 }
 
 // args are the options for Slurm.
@@ -271,20 +271,4 @@ func shellQuote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// submit hands the command over to Slurm: it becomes srun.
-func (j *slurmJob) submit(e *env, l *launch, bytes uint64, command []string) error {
-	r, err := j.ask(e, l, bytes)
-	if err != nil {
-		return err
-	}
-	if l.verbose {
-		fmt.Fprintf(e.stderr, "memestimate: slurm: %s\n", strings.Join(j.args(r), " "))
-	}
-	path, err := lookCommand("srun", e.getenv("PATH"))
-	if err != nil {
-		return err
-	}
-	return become(path, append(append([]string{"srun"}, j.args(r)...), command...), os.Environ())
 }

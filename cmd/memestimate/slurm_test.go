@@ -151,14 +151,6 @@ func TestSlurm(t *testing.T) {
 		c.Env, c.Dir = environ, out
 		return c
 	}
-	queue := func(format string) string {
-		c := exec.Command("squeue", "-h", "-o", format)
-		c.Env = environ
-		b, err := c.Output()
-		check(t, err)
-		return string(b)
-	}
-
 	// What is asked for follows from the model's size alone.
 	sizes := []struct {
 		model []string
@@ -186,9 +178,11 @@ func TestSlurm(t *testing.T) {
 		for i := range 30 {
 			s := sizes[i%len(sizes)]
 			wg.Go(func() {
-				args := append([]string{"run", "--cluster", "slurm"}, s.model...)
-				c := command(append(args, "--mem", "1GiB", "--", "sh", "-c",
+				request, err := command(append(append([]string{"slurm"}, s.model...), "--mem", "1GiB")...).Output()
+				check(t, err)
+				c := exec.Command("srun", append(strings.Fields(string(request)), "sh", "-c",
 					"sleep 0.3; echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")...)
+				c.Env, c.Dir = environ, out
 				var errors bytes.Buffer
 				c.Stderr = &errors
 				o, err := c.Output()
@@ -209,17 +203,10 @@ func TestSlurm(t *testing.T) {
 		}
 	})
 
-	t.Run("exit codes", func(t *testing.T) {
-		c := command("run", "--cluster", "slurm", "--need", "1GiB", "--", "sh", "-c", "exit 7")
-		if c.Run(); exitCode(c) != 7 {
-			t.Errorf("exit code %d, want 7", exitCode(c))
-		}
-	})
-
 	t.Run("refused", func(t *testing.T) {
-		c := command("run", "--cluster", "slurm", "--need", "90GiB", "--", "true")
+		c := command("slurm", "--need", "90GiB", "--", "true")
 		o, _ := c.CombinedOutput()
-		if exitCode(c) != exitLauncher || !strings.Contains(string(o),
+		if exitCode(c) != exitNo || !strings.Contains(string(o),
 			"gpu80 comes closest, with 2 of gpu:a100-80 (79.14 GiB): 10.86 GiB short on each") {
 			t.Errorf("exit code %d: %s", exitCode(c), o)
 		}
@@ -228,21 +215,6 @@ func TestSlurm(t *testing.T) {
 		if exitCode(c) != exitNo || !strings.Contains(string(o),
 			"gpu40 comes closest, with 4 of gpu:a100-40 (39.38 GiB): 1 short") {
 			t.Errorf("exit code %d: %s", exitCode(c), o)
-		}
-	})
-
-	t.Run("a signal to srun", func(t *testing.T) {
-		c := command("run", "--cluster", "slurm", "--need", "1GiB", "--mem", "1GiB", "--", "sleep", "100")
-		check(t, c.Start())
-		waitFor(func() bool { return strings.Contains(queue("%T"), "RUNNING") })
-		time.Sleep(500 * time.Millisecond) // the step begins a little after its allocation
-		c.Process.Signal(syscall.SIGTERM)
-		c.Wait()
-		if code := exitCode(c); code == 0 {
-			t.Error("exit code 0")
-		}
-		if !waitFor(func() bool { return strings.TrimSpace(queue("%i %T")) == "" }) {
-			t.Errorf("left behind: %q", queue("%i %T"))
 		}
 	})
 

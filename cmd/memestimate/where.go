@@ -19,8 +19,6 @@ import (
 // A search is a where command as the command line describes it.
 type search struct {
 	model    subject
-	need     limitValue
-	margin   sizeValue
 	url      string
 	question prometheus.Question
 	gpuType  string
@@ -45,19 +43,20 @@ server that knows no GPU is exit code 4, not 1.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return s.run(e, cmd, args) },
 	}
-	fs := cmd.Flags()
-	fs.StringVar(&s.url, "prometheus", "", "address of the server (default $PROMETHEUS_URL)")
-	fs.Var(&s.need, "need", "memory that the job takes on one GPU, such as 20GiB; instead of a MODEL")
-	fs.Var(&s.margin, "margin", "memory that must be there beyond that")
-	fs.StringVar(&s.gpuType, "gpu-type", "", "only GPUs whose name matches this regular expression, in any case")
-	fs.StringVar(&s.question.Host, "host-label", "",
-		"label with the host's name (default: the first there is of Hostname, node, instance and the like)")
-	fs.StringVar(&s.question.Matchers, "match", "", `further label matchers, such as cluster="a"`)
-	fs.DurationVar(&s.question.MaxAge, "max-age", 2*time.Minute, "samples older than this do not count")
-	fs.DurationVar(&s.question.Lookback, "lookback", time.Hour, "how far back to look for since when it fits")
-	fs.DurationVar(&s.timeout, "timeout", 10*time.Second, "how long the server may take")
-	s.model.needFlags(fs)
-	s.out.flags(fs, "text", "markdown", "csv", "json")
+	q := &s.question
+	q.MaxAge, q.Lookback, s.timeout = 2*time.Minute, time.Hour, 10*time.Second
+	addFlags(cmd.Flags(), []flagRow{
+		{"prometheus", 0, &s.url, "address of the server (default $PROMETHEUS_URL)"},
+		{"gpu-type", 0, &s.gpuType, "only GPUs whose name matches this regular expression, in any case"},
+		{"host-label", 0, &q.Host,
+			"label with the host's name (default: the first there is of Hostname, node, instance and the like)"},
+		{"match", 0, &q.Matchers, `further label matchers, such as cluster="a"`},
+		{"max-age", 0, &q.MaxAge, "samples older than this do not count"},
+		{"lookback", 0, &q.Lookback, "how far back to look for since when it fits"},
+		{"timeout", 0, &s.timeout, "how long the server may take"},
+	})
+	s.model.needFlags(cmd.Flags())
+	s.out.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
 }
 
@@ -72,10 +71,6 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	case s.url == "":
 		return usagef("where: which server? give --prometheus URL").withHint("for example: memestimate where --need 20GiB " +
 			"--prometheus http://prometheus:9090")
-	case (s.model.arg == "") == (s.need == 0):
-		return usagef("where: give a MODEL or --need, and not both")
-	case s.model.arg == "" && modelFlag(cmd) != "":
-		return usagef("where: --%s goes with a MODEL", modelFlag(cmd))
 	case s.question.Lookback < time.Minute || s.question.MaxAge <= 0 || s.timeout <= 0:
 		return usagef("where: --lookback from 1m, --max-age and --timeout above 0")
 	}
@@ -89,15 +84,11 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 		}
 		s.question.Type = x.MatchString
 	}
-	s.question.Need = uint64(s.need)
-	if s.model.arg != "" {
-		n, err := s.model.need(e, cmd.CommandPath())
-		if err != nil {
-			return err
-		}
-		s.question.Need = n
+	bytes, err := s.model.asked(e, cmd)
+	if err != nil {
+		return err
 	}
-	s.question.Need += uint64(s.margin)
+	s.question.Need = bytes + uint64(s.model.margin)
 	ctx, cancel := context.WithTimeout(cmd.Context(), s.timeout)
 	defer cancel()
 	a, err := prometheus.Where(ctx, s.url, s.question)
