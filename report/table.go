@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,21 +10,10 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/module"
 )
 
-// TableOptions say which rows and columns of the layers' table are wanted. The zero TableOptions is the
-// table of Layers.
-type TableOptions struct {
-	Columns []string // names of TableColumns; nil is those of Layers
-	Sort    string   // a column by whose size to sort, the largest first; "" is execution order
-	Depth   int      // group by this many parts of the module's path; 0 does not group
-	Top     int      // show this many rows, and the others as one; 0 shows all
-	Exact   bool     // bytes and no separators, for programs
-}
-
-// A tableRow is a layer, or a group of them. Sizes are bytes.
+// A tableRow is a layer, or the sum of all. Sizes are bytes.
 type tableRow struct {
 	index                                       int
 	layer, op, output, dtype                    string
-	layers                                      int
 	params, paramBytes, activation, saved, kept int64
 	inPlace, unknown, atPeak                    bool
 }
@@ -36,7 +24,6 @@ type tableColumn struct {
 	grid  Column
 	sized bool // its cells are bytes: the title has the unit
 	cell  func(r *tableRow, t *tableRow, u sizeUnit) string
-	value func(r *tableRow) int64 // for sorting; nil where it is no number
 }
 
 // tableColumns are the columns in the order in which help lists them.
@@ -52,11 +39,9 @@ var tableColumns = []tableColumn{
 	{name: "dtype", grid: Column{Title: "dtype", Spare: 5},
 		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.dtype }},
 	{name: "parameters", grid: Column{Title: "parameters", Right: true, Spare: 2},
-		cell:  func(r, _ *tableRow, u sizeUnit) string { return u.count(r.params) },
-		value: func(r *tableRow) int64 { return r.params }},
+		cell: func(r, _ *tableRow, u sizeUnit) string { return u.count(r.params) }},
 	{name: "parameter-size", grid: Column{Title: "parameters", Right: true}, sized: true,
-		cell:  func(r, _ *tableRow, u sizeUnit) string { return u.size(r.paramBytes) },
-		value: func(r *tableRow) int64 { return r.paramBytes }},
+		cell: func(r, _ *tableRow, u sizeUnit) string { return u.size(r.paramBytes) }},
 	{name: "activation", grid: Column{Title: "activation", Right: true}, sized: true,
 		cell: func(r, _ *tableRow, u sizeUnit) string {
 			switch {
@@ -66,11 +51,9 @@ var tableColumns = []tableColumn{
 				return "?"
 			}
 			return u.size(r.activation)
-		},
-		value: func(r *tableRow) int64 { return r.activation }},
+		}},
 	{name: "saved", grid: Column{Title: "saved", Right: true}, sized: true,
-		cell:  func(r, _ *tableRow, u sizeUnit) string { return u.size(r.saved) },
-		value: func(r *tableRow) int64 { return r.saved }},
+		cell: func(r, _ *tableRow, u sizeUnit) string { return u.size(r.saved) }},
 	{name: "share", grid: Column{Title: "share", Right: true, Spare: 1},
 		cell: func(r, t *tableRow, u sizeUnit) string {
 			if t.weight() == 0 {
@@ -81,8 +64,7 @@ var tableColumns = []tableColumn{
 				return s
 			}
 			return s + " %"
-		},
-		value: (*tableRow).weight},
+		}},
 	{name: "peak", grid: Column{Title: "peak"}, cell: func(r, _ *tableRow, _ sizeUnit) string {
 		if r.atPeak {
 			return "<- peak"
@@ -112,21 +94,11 @@ func (u sizeUnit) count(n int64) string {
 // no layer keeps anything.
 func (r *tableRow) weight() int64 { return r.paramBytes + r.kept }
 
-// TableColumns returns the names that TableOptions.Columns may have.
+// TableColumns returns the names of the columns that Table has.
 func TableColumns() []string {
 	out := make([]string, len(tableColumns))
 	for i, c := range tableColumns {
 		out[i] = c.name
-	}
-	return out
-}
-
-// SortColumns returns the names that TableOptions.Sort may have.
-func SortColumns() (out []string) {
-	for _, c := range tableColumns {
-		if c.value != nil {
-			out = append(out, c.name)
-		}
 	}
 	return out
 }
@@ -139,26 +111,15 @@ func findColumn(name string) (tableColumn, error) {
 	return tableColumns[i], nil
 }
 
-// Table returns the table of a report's layers as the options want it. Errors are about the options.
-func Table(r *estimate.Report, opt TableOptions) (*Grid, error) {
-	names := opt.Columns
+// Table returns the table of a report's layers with some columns, nil for the usual ones. With exact, sizes are bytes and
+// have no separators, for programs.
+func Table(r *estimate.Report, names []string, exact bool) (*Grid, error) {
 	if names == nil {
 		names = []string{"index", "layer", "operator", "output", "parameters", "activation", "saved", "share", "peak"}
 	}
-	rows, total := tableRows(r, opt.Depth)
-	if opt.Sort != "" {
-		c, err := findColumn(opt.Sort)
-		if err == nil && c.value == nil {
-			err = fmt.Errorf("column %q has no size to sort by, want %s", opt.Sort, strings.Join(SortColumns(), ", "))
-		}
-		if err != nil {
-			return nil, err
-		}
-		slices.SortStableFunc(rows, func(a, b tableRow) int { return cmp.Compare(c.value(&b), c.value(&a)) })
-	}
-	rows = topRows(rows, opt.Top)
+	rows, total := tableRows(r)
 	unit := exactUnit
-	if !opt.Exact {
+	if !exact {
 		largest := int64(0)
 		for i := range rows {
 			largest = max(largest, rows[i].activation, rows[i].saved)
@@ -177,7 +138,7 @@ func Table(r *estimate.Report, opt TableOptions) (*Grid, error) {
 		if c.sized {
 			col.Title += ", " + unit.name
 		}
-		if opt.Exact {
+		if exact {
 			col.Title = c.name
 		}
 		g.Columns = append(g.Columns, col)
@@ -201,17 +162,14 @@ func Table(r *estimate.Report, opt TableOptions) (*Grid, error) {
 	return g, nil
 }
 
-// tableRows makes the rows of all layers, grouped where depth is above 0, and their total.
-func tableRows(r *estimate.Report, depth int) (rows []tableRow, total *tableRow) {
+// tableRows makes the rows of all layers, and their total.
+func tableRows(r *estimate.Report) (rows []tableRow, total *tableRow) {
 	total = &tableRow{layer: "total"}
-	at := map[string]int{} // rows by the name of their group
 	trains := r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers,
 		func(l module.Layer) bool { return l.SavedBytes > 0 })
-	i := -1
 	for l := range withLoss(r) {
-		i++
 		row := tableRow{
-			index: i, layer: layerName(l), op: Show(l.Op, nameWidth), output: Outputs(l), layers: 1,
+			index: len(rows), layer: layerName(l), op: Show(l.Op, nameWidth), output: Outputs(l),
 			params: l.Params, paramBytes: l.ParamBytes, activation: l.Activation, saved: l.SavedBytes, inPlace: l.InPlace,
 		}
 		row.kept = row.activation
@@ -225,62 +183,11 @@ func tableRows(r *estimate.Report, depth int) (rows []tableRow, total *tableRow)
 			}
 		}
 		row.atPeak = r.Peak != nil && r.Peak.Layer != "" && (r.Peak.Layer == row.layer || r.Peak.Layer == l.Name)
-		total.add(&row)
-		group := groupOf(l, depth)
-		if k, ok := at[group]; ok && depth > 0 {
-			rows[k].add(&row)
-			rows[k].op, rows[k].output, rows[k].dtype = Count(int64(rows[k].layers))+" layers", row.output, row.dtype
-			rows[k].inPlace = false
-			continue
-		}
-		if depth > 0 {
-			at[group] = len(rows)
-			row.layer = group
-		}
+		total.activation += row.activation
+		total.saved += row.saved
+		total.kept += row.kept
 		rows = append(rows, row)
 	}
 	total.paramBytes, total.params = r.Parameters.Bytes, r.Parameters.Count
-	total.atPeak, total.unknown = false, false
 	return rows, total
-}
-
-// add adds another row's figures.
-func (r *tableRow) add(o *tableRow) {
-	r.layers += o.layers
-	r.params += o.params
-	r.paramBytes += o.paramBytes
-	r.activation += o.activation
-	r.saved += o.saved
-	r.kept += o.kept
-	r.atPeak = r.atPeak || o.atPeak
-	r.unknown = r.unknown || o.unknown
-}
-
-// groupOf returns the first parts of a layer's path: of its module, or its own name where it has none.
-func groupOf(l *module.Layer, depth int) string {
-	path := l.Module
-	if path == "" || depth <= 0 {
-		return layerName(l)
-	}
-	end := 0
-	for range depth {
-		i := strings.IndexByte(path[end:], '.')
-		if i < 0 {
-			return path
-		}
-		end += i + 1
-	}
-	return path[:end-1]
-}
-
-// topRows keeps the first rows, and adds up the others in one.
-func topRows(rows []tableRow, top int) []tableRow {
-	if top <= 0 || len(rows) <= top {
-		return rows
-	}
-	rest := tableRow{index: rows[top].index, layer: "...", op: Count(int64(len(rows)-top)) + " more rows"}
-	for i := range rows[top:] {
-		rest.add(&rows[top+i])
-	}
-	return append(slices.Clip(rows[:top]), rest)
 }

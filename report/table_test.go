@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,10 +26,9 @@ func modules() *estimate.Report {
 }
 
 // cell returns a column's cells.
-func column(t *testing.T, r *estimate.Report, opt TableOptions, name string) []string {
+func column(t *testing.T, r *estimate.Report, name string) []string {
 	t.Helper()
-	opt.Columns, opt.Exact = []string{name}, true
-	g, err := Table(r, opt)
+	g, err := Table(r, []string{name}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,25 +39,22 @@ func column(t *testing.T, r *estimate.Report, opt TableOptions, name string) []s
 	return append(out, g.Footer[0])
 }
 
-// However the rows are grouped, sorted and cut, each column adds up to its total.
+// Each column adds up to its total.
 func TestTableAddsUp(t *testing.T) {
 	r := modules()
 	r.Activations.LossSaved = 7001
-	for _, opt := range []TableOptions{{}, {Depth: 1}, {Depth: 2}, {Depth: 9}, {Sort: "saved"}, {Top: 3},
-		{Sort: "share", Depth: 2, Top: 1}, {Top: 100}} {
-		for _, name := range []string{"parameters", "parameter-size", "activation", "saved", "share"} {
-			cells := column(t, r, opt, name)
-			sum := 0.0
-			for i, s := range cells {
-				v, err := strconv.ParseFloat(s, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if i < len(cells)-1 {
-					sum += v
-				} else if sum-v > 0.6 || v-sum > 0.6 {
-					t.Errorf("%+v: %s adds up to %v, the total is %v", opt, name, sum, v)
-				}
+	for _, name := range []string{"parameters", "parameter-size", "activation", "saved", "share"} {
+		cells := column(t, r, name)
+		sum := 0.0
+		for i, s := range cells {
+			v, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i < len(cells)-1 {
+				sum += v
+			} else if sum-v > 0.6 || v-sum > 0.6 {
+				t.Errorf("%s adds up to %v, the total is %v", name, sum, v)
 			}
 		}
 	}
@@ -82,7 +77,7 @@ func TestLossHasARow(t *testing.T) {
 	if last := exact.Rows[12]; last[0] != "99" || last[1] != "loss" || last[11] != "1048576" {
 		t.Errorf("%q", last)
 	}
-	if cells := column(t, r, TableOptions{Sort: "saved"}, "layer"); cells[0] != "loss" {
+	if cells := column(t, r, "layer"); cells[12] != "loss" {
 		t.Errorf("%q", cells)
 	}
 	if len(r.Layers) != 12 {
@@ -94,47 +89,15 @@ func TestLossHasARow(t *testing.T) {
 	}
 }
 
-func TestTableGroupsAndSorts(t *testing.T) {
-	r := modules()
-	for _, tt := range []struct {
-		opt  TableOptions
-		name string
-		want string
-	}{
-		{TableOptions{Depth: 1}, "layer", "block0 block1 block2 total"},
-		{TableOptions{Depth: 1}, "peak", "  <- peak  "},
-		{TableOptions{Depth: 1, Sort: "activation"}, "layer", "block2 block1 block0 total"},
-		{TableOptions{Depth: 1, Sort: "saved"}, "layer", "block0 block1 block2 total"},
-		{TableOptions{Depth: 1, Sort: "activation", Top: 1}, "layer", "block2 ... total"},
-		{TableOptions{Depth: 1, Top: 1}, "operator", "4 layers|2 more rows|"},
-		{TableOptions{Top: 2}, "index", "0 1 2 "},
-	} {
-		sep := " "
-		if strings.Contains(tt.want, "|") {
-			sep = "|"
-		}
-		if got := strings.Join(column(t, r, tt.opt, tt.name), sep); strings.Trim(got, " ") != strings.Trim(tt.want, " ") {
-			t.Errorf("%+v %s: %q, want %q", tt.opt, tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestTableOptionErrors(t *testing.T) {
-	for _, opt := range []TableOptions{{Columns: []string{"size"}}, {Sort: "layer"}, {Sort: "size"}} {
-		if _, err := Table(modules(), opt); err == nil || !strings.Contains(err.Error(), "want ") {
-			t.Errorf("%+v: %v", opt, err)
-		}
-	}
-	for _, name := range SortColumns() {
-		if !slices.Contains(TableColumns(), name) {
-			t.Errorf("%s", name)
-		}
+func TestTableRefusesUnknownColumns(t *testing.T) {
+	if _, err := Table(modules(), []string{"size"}, false); err == nil || !strings.Contains(err.Error(), "want index, ") {
+		t.Error(err)
 	}
 }
 
 // Hostile names keep the table's shape in Markdown too.
 func TestTableWithHostileNames(t *testing.T) {
-	g, err := Table(fake(len(hostile), hostile), TableOptions{})
+	g, err := Table(fake(len(hostile), hostile), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

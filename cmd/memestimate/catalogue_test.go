@@ -41,7 +41,7 @@ var catalogueCommands = func() (all [][]string) {
 		{"MODEL --mode infer --precision fp16 --channels-last", "text json"},
 		{"MODEL --snapshot SNAPSHOT --loss mse --precision amp-bf16", "text"},
 		{"MODEL --gpu t4 --ways", "text json"},
-		{"table MODEL", "text markdown csv json"}, {"table MODEL --depth 1 --sort saved", "text"},
+		{"table MODEL", "text markdown csv json"}, {"table MODEL --columns layer,saved", "text"},
 		{"fit MODEL --gpu t4", "text markdown csv json"},
 		{"diff HONEST MODEL", "text markdown csv json"}, {"diff MODEL HONEST", "text"},
 		{"compare MODEL RECORDED", "text markdown json"},

@@ -60,7 +60,7 @@ var commandGroups = []struct {
 	title string
 	names []string
 }{
-	{"About a model", []string{"table", "fit", "models", "gpus", "ops"}},
+	{"About a model", []string{"table", "fit", "models", "gpus"}},
 	{"Pull requests", []string{"diff", "check", "comment"}},
 	{"What was measured", []string{"explain", "snapshot", "compare"}},
 	{"GPUs", []string{"devices", "run", "trace"}},

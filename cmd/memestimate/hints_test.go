@@ -42,7 +42,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"resnet18 --batch 2 --stats --format csv", "--stats has no place in --format csv"},
 		{"resnet18 --batch 2 --what-if --format modelsize", "--what-if has no place in --format modelsize"},
 		{"resnet18 --batch 2 --confidence safe", "--confidence goes with --budget or --gpu"},
-		{"table resnet18 --batch 2 --format json --top 3", "--top has no place in --format json"},
+		{"table resnet18 --batch 2 --format json --columns saved", "--columns has no place in --format json"},
 		{"run --need 1GiB --format json -- true", "run: --format goes with --print"},
 		{"run --need 1GiB --print --verbose", "run: --print says what would be chosen"},
 		{"comment --post --output f", "--output is for a comment that is printed"},

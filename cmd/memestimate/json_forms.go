@@ -32,7 +32,6 @@ const (
 	runForm      = "memestimate-run/1"
 	traceForm    = "memestimate-trace/1"
 	modelsForm   = "memestimate-models/1"
-	opsForm      = "memestimate-ops/1"
 	gpusForm     = "memestimate-gpus/1"
 	slurmForm    = "memestimate-slurm/1"
 	whereForm    = "memestimate-where/1"
@@ -51,18 +50,6 @@ type tableJSON struct {
 type modelList struct {
 	Schema string         `json:"schema"`
 	Models []models.Model `json:"models"`
-}
-
-// operatorList is the answer of ops.
-type operatorList struct {
-	Schema    string         `json:"schema"`
-	Operators []operatorJSON `json:"operators"`
-}
-
-type operatorJSON struct {
-	Domain string  `json:"domain"`
-	Name   string  `json:"name"`
-	Since  []int64 `json:"since"`
 }
 
 // gpuList is the answer of gpus.

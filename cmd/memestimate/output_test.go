@@ -139,7 +139,7 @@ func (f *failAt) Write(p []byte) (int, error) {
 // Wherever writing fails, the exit code says so.
 func TestEveryWriteIsChecked(t *testing.T) {
 	for _, args := range []string{"conv_example", "table conv_example --format csv", "table conv_example --format json",
-		"models", "--help", "help table", "completion bash", "completion zsh", "ops --format markdown", "version"} {
+		"models", "--help", "help table", "completion bash", "completion zsh", "gpus --format markdown", "version"} {
 		full, _, code := try(t, strings.Fields(args)...)
 		if code != exitOK {
 			t.Fatalf("%s: exit code %d", args, code)

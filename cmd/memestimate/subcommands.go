@@ -20,7 +20,6 @@ func subcommands() []subcommand {
 		{"table", tableCommand},
 		{"fit", fitCommand},
 		{"models", modelsCommand},
-		{"ops", opsCommand},
 		{"gpus", gpusCommand},
 		{"explain", explainCommand},
 		{"snapshot", snapshotCommand},

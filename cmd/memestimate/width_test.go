@@ -16,9 +16,9 @@ func TestTextFitsTheTerminal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.txt")
 	for _, args := range []string{
 		"resnet18 --batch 2 --gpu t4 --what-if --stats", "resnet18 --batch 2 --full", "gpt2 --batch 2 --budget 1GiB", "table bert_base --batch 2",
-		"table resnet18 --batch 2 --depth 2 --columns layer,operator,output,dtype,parameters,saved,share",
+		"table resnet18 --batch 2 --columns layer,operator,output,dtype,parameters,saved,share",
 		"fit resnet18 --gpu t4 --precision amp-bf16", "diff distilbert bert_base --batch 2",
-		"diff resnet18 resnet50 --batch 1,32 --precision fp32,amp-bf16", "models", "ops",
+		"diff resnet18 resnet50 --batch 1,32 --precision fp32,amp-bf16", "models",
 		"compare resnet50 ../../snapshot/testdata/resnet50_seed.pickle.gz --batch 1 --optimizer sgdm",
 		"snapshot show ../../snapshot/testdata/resnet50_seed.pickle.gz",
 		"--help", "table --help", "run --help", "help snapshot",
