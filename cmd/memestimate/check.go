@@ -140,8 +140,13 @@ func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 	m := &matrix{}
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	m.flags(flags)
+	known := settingNames()
 	for _, x := range s {
 		values := x.Values
+		if !slices.Contains(known, x.Name) {
+			err := gate.AtLine(f, x.Line, "settings has no key %q, want one of %s", x.Name, strings.Join(known, ", "))
+			return nil, fail(exitInput, "%w", err).withHint("%s", didYouMean(nearest(x.Name, known)))
+		}
 		if x.Name == "gpu" {
 			for _, v := range values {
 				if err := gate.ExactGPU(v); err != nil {
@@ -151,13 +156,19 @@ func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 		}
 		if slices.Contains(axes, x.Name) {
 			values = []string{strings.Join(values, ",")}
+		} else if len(values) > 1 && x.Name != "dim" && x.Name != "input" {
+			return nil, gate.AtLine(f, x.Line, "%s is a list, want one value", x.Name)
 		}
 		for _, v := range values {
-			if err := flags.Lookup(x.Name).Value.Set(v); err != nil {
+			of := flags.Lookup(x.Name)
+			if err := of.Value.Set(v); err != nil {
+				if want := plainWants[of.Value.Type()]; want != "" {
+					err = fmt.Errorf("want %s", want)
+				}
 				return nil, gate.AtLine(f, x.Line, "%s %q: %w", x.Name, v, err)
 			}
+			of.Changed = true
 		}
-		flags.Lookup(x.Name).Changed = true
 	}
 	if err := m.run.contradiction(); err != nil {
 		return nil, gate.AtLine(f, s[0].Line, "%w", err)

@@ -4,12 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/memestimate/memestimate/gate/budget"
-	"github.com/spf13/pflag"
 )
 
 // gitIn runs git in a folder as nobody in particular.
@@ -97,31 +93,5 @@ func TestCheckGrowth(t *testing.T) {
 	if _, stderr, code := try(t, "check", "-c", filepath.Join(outside, "memestimate.yaml")); code != exitInput ||
 		!strings.Contains(stderr, "git rev-parse: ") {
 		t.Errorf("outside of a repository: code %d, %s", code, stderr)
-	}
-}
-
-// The settings of a budget file are flags, every one of them, and the flags that say what a step does are settings.
-func TestSettingsAreFlags(t *testing.T) {
-	var m matrix
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	m.flags(fs)
-	for _, name := range budget.SettingNames() {
-		if fs.Lookup(name) == nil {
-			t.Errorf("there is no flag --%s", name)
-		}
-	}
-	machine := []string{"memory-limit", "nccl", "bucket-cap"} // of where the step runs
-	steps := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(stepFlags).defaults(steps)
-	addFlags(steps, append(new(stepFlags).rows(), new(stepFlags).parallelRows()...))
-	steps.VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(machine, f.Name) == slices.Contains(budget.SettingNames(), f.Name) {
-			t.Errorf("a budget file has no setting %s, or has one of where the step runs", f.Name)
-		}
-	})
-	for _, name := range axes {
-		if !slices.Contains(budget.SettingNames(), name) {
-			t.Errorf("a budget file has no setting %s", name)
-		}
 	}
 }

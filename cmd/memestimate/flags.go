@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ type scope int
 const (
 	training    scope = 1 << iota // a training step alone
 	inRecording                   // none that is inRecording: the recording has it already
+	typedOnly                     // none of a budget file, whose settings say what a step does, not where it runs
 )
 
 // A flagRow is one flag of a table. Its default is what the value holds.
@@ -50,6 +52,13 @@ func addFlags(fs *pflag.FlagSet, rows []flagRow) {
 			panic(fmt.Sprintf("--%s: no flag holds a %T", name, v))
 		}
 	}
+}
+
+// settingNames are the settings of a budget file.
+func settingNames() []string {
+	rows := (&settings{}).rows()
+	typed := flagsOf(typedOnly, rows)
+	return slices.DeleteFunc(flagsOf(0, rows), func(name string) bool { return slices.Contains(typed, name) })
 }
 
 // flagsOf returns the names of a table's flags that have a scope.
@@ -92,9 +101,9 @@ func (s *settings) modelRows() []flagRow {
 			"size of the batch: the inputs' leading symbolic dimension, whatever its name"},
 		{"dim", inRecording, (*dimsValue)(&s.dims), "size of a symbolic dimension, as NAME=N; may be given again"},
 		{"input", inRecording, (*inputsValue)(&s.inputs), "shape of an input, as NAME=8x3x224x224; may be given again"},
-		{"assume", inRecording, &s.assume,
+		{"assume", inRecording | typedOnly, &s.assume,
 			"switch off a guess that the report lists, as NAME=no; may be given again"},
-		{"strict", 0, &s.strict, "fail when an operator is not modelled, rather than answer with a lower bound"},
+		{"strict", typedOnly, &s.strict, "fail when an operator is not modelled, rather than answer with a lower bound"},
 	}
 }
 
@@ -140,7 +149,7 @@ func (r *stepFlags) rows() []flagRow {
 		{"compile", training | inRecording, &p.Compile, "torch.compile(model): recordings have it, an ONNX graph does not"},
 		{"gpu", 0, gpuValue(&r.gpu),
 			`the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`},
-		{"memory-limit", 0, &r.limit,
+		{"memory-limit", typedOnly, &r.limit,
 			"the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?"},
 	}
 }
@@ -155,10 +164,10 @@ func (r *stepFlags) parallelRows() []flagRow {
 		{"parallel", use, &oneOf{"parallel", &p.Parallel, program.NamedSchemes},
 			"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2);\n" +
 				"recordings have zero2, zero3 (DeepSpeed), tp (parallelize_module) and pp (a pipeline), an ONNX graph does not"},
-		{"bucket-cap", use, &r.bucket, "DDP's bucket_cap_mb as a size such as 100MiB"},
+		{"bucket-cap", use | typedOnly, &r.bucket, "DDP's bucket_cap_mb as a size such as 100MiB"},
 		{"gradient-as-bucket-view", use, &p.View, "DDP's setting of that name"},
 		{"static-graph", use, &p.Static, "DDP's static_graph"},
-		{"nccl", training, &r.nccl,
+		{"nccl", training | typedOnly, &r.nccl,
 			"what NCCL takes on the device, in place of 842 MiB, which was measured on two H200s, or of what a recording's\n" +
 				"communicators take there"},
 		{"shard", use, patternValue(&p.Shard),

@@ -18,7 +18,7 @@ import (
 // What a budget file may say and may not, line by line: YES or NO, the file.
 const spellingTable = "testdata/spellings.txt"
 
-// The parser of budget files and the JSON Schema that editors use say the same of every spelling.
+// The parser of budget files takes these spellings and no others, and the JSON Schema that editors use no more than it.
 func TestSchemaAndParserAgree(t *testing.T) {
 	schema, err := jsonschema.NewCompiler().Compile("../../docs/schema/memestimate.schema.json")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestSchemaAndParserAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	n, proposed := 0, 0
 	for line := range strings.Lines(string(data)) {
 		want, text, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok || want == "#" {
@@ -41,12 +41,15 @@ func TestSchemaAndParserAgree(t *testing.T) {
 		}
 		parsed := accepts(t, text)
 		valid := validates(schema, text)
-		if (parsed == nil) != (want == "YES") || (valid == nil) != (want == "YES") {
+		if valid == nil {
+			proposed++
+		}
+		if (parsed == nil) != (want == "YES") || valid == nil && parsed != nil {
 			t.Errorf("%s\nwant %s\nparser: %v\nschema: %v", text, want, parsed, valid)
 		}
 	}
-	if n < 120 {
-		t.Errorf("%d spellings, want 120", n)
+	if n < 120 || proposed < 50 {
+		t.Errorf("%d spellings, %d of them in the schema, want 120 and 50", n, proposed)
 	}
 }
 

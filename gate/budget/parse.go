@@ -95,39 +95,39 @@ func (p *parser) syntax(err error) *Error {
 
 // An entry is a key of a mapping and its value.
 type entry struct {
-	key   key
+	key   Key
 	value *yaml.Node
 }
 
-// mapping takes a mapping apart: only these keys, each once, with values of their kinds.
-func (p *parser) mapping(n *yaml.Node, where string, keys []key) ([]entry, error) {
+// mapping takes a mapping apart: only these keys, or where there are none any, each once.
+func (p *parser) mapping(n *yaml.Node, where string, keys []Key) ([]entry, error) {
 	if n.Kind != yaml.MappingNode {
-		return nil, p.errorf(n, "%s is %s, want a mapping with the keys %s", where, kindOf(n),
-			strings.Join(names(keys), ", "))
+		return nil, p.errorf(n, "%s is %s, want a mapping", where, kindOf(n))
 	}
 	var out []entry
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
-		at := slices.IndexFunc(keys, func(k key) bool { return k.name == name.Value })
-		if at < 0 {
-			at = slices.IndexFunc(keys, func(k key) bool { return !k.must && k.name == spelling.Key(name.Value) })
+		key := Key{Name: spelling.Key(name.Value)}
+		at := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name.Value || !k.Must && k.Name == key.Name })
+		if at >= 0 {
+			key = keys[at]
 		}
-		if name.Kind != yaml.ScalarNode || at < 0 {
+		if name.Kind != yaml.ScalarNode || at < 0 && keys != nil {
 			e := p.errorf(name, "%s has no key %q, want one of %s", where, name.Value, strings.Join(names(keys), ", "))
 			e.Key, e.Known = name.Value, names(keys)
 			return nil, e
 		}
-		if slices.ContainsFunc(out, func(x entry) bool { return x.key.name == keys[at].name }) {
-			return nil, p.errorf(name, "%s has the key %q twice", where, keys[at].name)
+		if slices.ContainsFunc(out, func(x entry) bool { return x.key.Name == key.Name }) {
+			return nil, p.errorf(name, "%s has the key %q twice", where, key.Name)
 		}
 		if value.Kind == yaml.AliasNode || value.Anchor != "" && value.Kind != yaml.ScalarNode {
 			return nil, p.errorf(value, "%q is an anchor or an alias: write it out, or set it for the whole file", name.Value)
 		}
-		out = append(out, entry{keys[at], value})
+		out = append(out, entry{key, value})
 	}
 	for _, k := range keys {
-		if k.must && !slices.ContainsFunc(out, func(x entry) bool { return x.key.name == k.name }) {
-			return nil, p.errorf(n, "%s has no %q, which it needs", where, k.name)
+		if k.Must && !slices.ContainsFunc(out, func(x entry) bool { return x.key.Name == k.Name }) {
+			return nil, p.errorf(n, "%s has no %q, which it needs", where, k.Name)
 		}
 	}
 	return out, nil
@@ -149,7 +149,7 @@ func kindOf(n *yaml.Node) string {
 }
 
 func (p *parser) file(n *yaml.Node) (*File, error) {
-	entries, err := p.mapping(n, "the file", fileKeys)
+	entries, err := p.mapping(n, "the file", FileKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -158,9 +158,9 @@ func (p *parser) file(n *yaml.Node) (*File, error) {
 	var limits Limits
 	var models *yaml.Node
 	for _, e := range entries {
-		switch e.key.name {
+		switch e.key.Name {
 		case "version":
-			if v, ok := whole(e.value); !ok || v != 1 {
+			if e.value.Tag != "!!int" || e.value.Value != "1" {
 				return nil, p.errorf(e.value, "version is %s, want 1", kindOf(e.value))
 			}
 		case "base":
@@ -209,7 +209,7 @@ func (p *parser) model(n *yaml.Node, settings []Settings, limits Limits) (Model,
 		return m, err
 	}
 	for _, e := range entries {
-		switch e.key.name {
+		switch e.key.Name {
 		case "path":
 			m.Paths, err = p.values(e)
 		case "exclude":
@@ -233,31 +233,36 @@ func (p *parser) model(n *yaml.Node, settings []Settings, limits Limits) (Model,
 	return m, nil
 }
 
+// settings reads which flags models are estimated with. Whether there are such flags, and what they take, is for those
+// to say who have them.
 func (p *parser) settings(n *yaml.Node) (out []Settings, err error) {
 	for _, item := range several(n) {
-		entries, err := p.mapping(item, "settings", settingKeys)
+		entries, err := p.mapping(item, "settings", nil)
 		if err != nil {
 			return nil, err
 		}
 		s := Settings{}
 		for _, e := range entries {
-			x := Setting{Name: e.key.name, Line: e.value.Line}
-			switch e.key.kind {
-			case sizes, shapes:
-				x.Values, err = p.named(e)
-			default:
-				var values []Value
-				if values, err = p.values(e); err == nil {
-					for _, v := range values {
-						if len(spelling.List(v.Text)) > 1 && e.key.kind != text {
-							err = p.errorf(e.value, "%s is %q, want a list in brackets", e.key.name, v.Text)
-						}
-						x.Values = append(x.Values, v.Text)
+			x := Setting{Name: e.key.Name, Line: e.value.Line}
+			items := several(e.value)
+			if e.value.Kind == yaml.MappingNode { // of names to values
+				items = nil
+				for i := 0; i+1 < len(e.value.Content); i += 2 {
+					k, v := e.value.Content[i], e.value.Content[i+1]
+					if k.Kind != yaml.ScalarNode || v.Kind != yaml.ScalarNode {
+						return nil, p.errorf(v, "%s: %q is %s, want a value", x.Name, k.Value, kindOf(v))
 					}
+					x.Values = append(x.Values, k.Value+"="+v.Value)
 				}
 			}
-			if err != nil {
-				return nil, err
+			for _, v := range items {
+				if v.Kind != yaml.ScalarNode || v.Tag == "!!null" {
+					return nil, p.errorf(v, "%s is %s, want a value", x.Name, kindOf(v))
+				}
+				x.Values = append(x.Values, v.Value)
+			}
+			if len(x.Values) == 0 {
+				return nil, p.errorf(e.value, "%s is an empty list", x.Name)
 			}
 			s = append(s, x)
 		}
@@ -279,7 +284,7 @@ func (p *parser) limits(n *yaml.Node) (l Limits, err error) {
 		if err != nil {
 			return l, err
 		}
-		switch e.key.kind {
+		switch e.key.Kind {
 		case text:
 			l.Confidence = estimate.Confidence(values[0].Text)
 		case texts:
@@ -287,15 +292,15 @@ func (p *parser) limits(n *yaml.Node) (l Limits, err error) {
 		case growth:
 			g, err := ParseGrowth(values[0].Text)
 			if err != nil {
-				return l, p.errorf(e.value, "%s: %w", e.key.name, err)
+				return l, p.errorf(e.value, "%s: %w", e.key.Name, err)
 			}
 			l.Growth = &GrowthLimit{g, e.value.Line}
 		default:
 			size, err := spelling.Size(values[0].Text)
 			if err != nil {
-				return l, p.errorf(e.value, "%s: %w", e.key.name, err)
+				return l, p.errorf(e.value, "%s: %w", e.key.Name, err)
 			}
-			l.Sizes = append(l.Sizes, SizeLimit{totalOf[e.key.name], size, e.value.Line})
+			l.Sizes = append(l.Sizes, SizeLimit{totalOf[e.key.Name], size, e.value.Line})
 		}
 	}
 	return l, nil
