@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,12 +15,11 @@ from memestimate.api import program as answers
 from recording import Recording
 
 
-def find_batch(model: nn.Module) -> int:
-    batch = 40_000
+def find_batch(model: nn.Module, batch: int = 40_000, width: int = 1024) -> int:
     while True:
         try:
             for _ in range(2):
-                model(torch.ones(batch, 1024, device="cuda")).square().mean().backward()
+                model(torch.ones(batch, width, device="cuda")).square().mean().backward()
             return batch
         except torch.cuda.OutOfMemoryError:
             batch = int(batch * 0.9)
@@ -97,3 +97,24 @@ def test_an_attempt_that_failed_is_not_the_one_that_is_judged(program: Path, tmp
     assert "oom" not in answer
     (note,) = [note["text"] for note in answer["notes"] if "ran out of memory, which it caught" in note["text"]]
     assert note.startswith(f"{failed} attempt")
+
+
+def test_a_search_asks_the_replay_a_few_times_an_attempt(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def counted(arguments: list[str]) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return ask(arguments)
+
+    ask = answers.ask
+    monkeypatch.setattr(answers, "ask", counted)
+    path = tmp_path / "a.mrec"
+    with memestimate.record(path, gpu="t4"):
+        layers = [nn.Sequential(*(nn.Linear(256, 256) for _ in range(20))).cuda() for _ in range(10)]
+        find_batch(nn.Sequential(*layers), 160_000, 256)
+    attempts = 1 + len(list(Recording(path).of("out_of_memory")))
+    assert attempts > 3
+    assert 0 < asked <= 20 * attempts, "of some 600 requests for memory each"

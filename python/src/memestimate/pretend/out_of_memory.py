@@ -27,6 +27,7 @@ _KINDS = {"OutOfMemoryError", "RuntimeError", "Exception", "BaseException"}
 _ENDLESS = 1 << 48  # bytes that no recording can hold, as no address space does
 # Part of the memory that tensors may fill before the allocator is asked; and after an attempt that left fragments.
 _SURE, _FRAGMENTED = 0.6, 0.1
+_AGAIN = 0.98  # part of what tensors took in the steps before, from which on a later step is asked about
 _SEGMENT = 2 << 20  # bytes: less is served without asking the driver for more, mostly (kSmallBuffer)
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 
@@ -41,6 +42,8 @@ class OutOfMemory:
         self.fraction = 1.0
         self._part = _SURE
         self._sure = 0  # bytes of tensors that fit with all that is beside them
+        self._highest, self._step = 0, 0  # what tensors took in this attempt, and the step they took it in
+        self._failed = 0  # what they would have taken where the last attempt failed
         self._context = CONTEXT  # bytes of the process on the GPU beside PyTorch's, as the answer has them
 
     def hold(self, serials: list[int]) -> None:
@@ -55,6 +58,9 @@ class OutOfMemory:
         on = storages.gpu(serials[0]) if serials else 0
         held = storages.levels[on]
         wanted, level = max(sizes, default=0), held.allocated + sum(sizes)
+        if self._step < self._session.steps:  # whose fragments are others: as much as before is asked about again
+            self._step, self._sure = self._session.steps, min(self._sure, int(self._highest * _AGAIN))
+        self._highest = max(self._highest, level)
         if not sizes or level <= min(room, max(self._sure, int(room * self._part))):
             return
         if level < _ENDLESS and not self._is_caught():
@@ -62,7 +68,7 @@ class OutOfMemory:
         # Where the program was given less in the middle of its run, a replay with that fails before.
         if level <= room and (held.highest > room or self._fits(level, sizes, limit, on)):
             return
-        self._sure, self._part = 0, _FRAGMENTED
+        self._sure, self._part, self._highest, self._failed = 0, _FRAGMENTED, 0, min(level, room)
         storages.forget(serials)
         self._session.writer.event("out_of_memory", limit)
         self._session.note(
@@ -84,12 +90,14 @@ class OutOfMemory:
             # With a limit it says what is needed without, and where it fails.
             found = replay.answer("--memory-limit", str(room), pending=sizes, gpu=gpu)
             if found is None:
+                self._session.note("memory", "whether a batch fits was told by its tensors alone: no replay answered")
                 return True
         self._context = context
         if "oom" in found:
             # Or a kernel's own memory did not fit before: the replay takes this attempt to have ended there.
             return False
-        left = room - int(found["peak"]["reserved_bytes"])
+        # Behind a failed attempt all that there is may be cached: then what tensors took where it failed is the guide.
+        left = max(room - int(found["peak"]["reserved_bytes"]), self._failed - level)
         self._sure = level + max(left // 2, _SEGMENT)
         return True
 

@@ -18,7 +18,7 @@ from ..core.session import Session
 from .convolutions import Convolutions, NoAnswerError
 
 Ask = Callable[[Sequence[str]], dict[str, Any]]  # raises RuntimeError or OSError where there is no answer
-_SECONDS = 30.0  # that all replays of a recording may take, beside its steps
+_SECONDS = 30.0  # that all replays of a recording may take, or as long as all else of it took
 
 
 class Replay:
@@ -26,7 +26,7 @@ class Replay:
 
     def __init__(self, session: Session, ask: Ask | None = None) -> None:
         self._session, self._ask = session, ask
-        self._left = _SECONDS
+        self._began, self._took = time.monotonic(), 0.0
         self._at = -1  # calls for which `_last` is the answer
         self._last: dict[str, Any] | None = None
         self._kept = 0  # bytes that kernels held when last asked: cuBLAS's workspaces stay for good
@@ -103,9 +103,9 @@ class Replay:
 
     def answer(self, *flags: str, pending: Sequence[int] = (), gpu: int = 0) -> dict[str, Any] | None:
         """What the program says of the run so far, and of the newest storages, of these sizes; None if it cannot."""
-        if self._ask is None or self._left <= 0:
-            return None
         began = time.monotonic()
+        if self._ask is None or self._took > max(_SECONDS, began - self._began - self._took):
+            return None
         first = self._session.storages.numbered - len(pending)
         more: list[tuple[Any, ...]] = [
             ("alloc", first + i, size, gpu)[: 4 if gpu else 3] for i, size in enumerate(pending)
@@ -120,5 +120,5 @@ class Replay:
             except (RuntimeError, OSError):
                 return None
             finally:
-                self._left -= time.monotonic() - began
+                self._took += time.monotonic() - began
         return found if "peak" in found else None
