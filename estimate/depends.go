@@ -63,11 +63,12 @@ func dependence(rec *recording.Recording) *Dependence {
 	return d
 }
 
-// mostTried reports whether no answer takes more than those that were tried: there are two truths, and a size that can
-// be no larger adds nothing. Of numbers there are others, whatever one of them changed.
+// mostTried reports whether no answer takes more than those that were tried: there are two truths, a part was tried as
+// large as it can be, and a size that can be no larger adds nothing. Of numbers there are others, whatever one of them
+// changed.
 func mostTried(a *recording.Ask) bool {
 	switch a.Question {
-	case recording.Truth:
+	case recording.Truth, recording.Part:
 		return a.More != recording.Unweighed
 	case recording.Count:
 		return a.More == 0

@@ -97,6 +97,8 @@ func TestBoundOfWhatValuesDecide(t *testing.T) {
 	}{
 		{"no more than all of a mask", [][]any{{"size", "all of 8", 1 << 20, 0, 0}}, 0, true},
 		{"as many again were tried", [][]any{{"size", "4 of 8", 1 << 20, 0, 1 << 20}}, 1 << 20, false},
+		{"the most was tried", [][]any{{"part", "4 of at most 8", 1 << 20, 0, 1 << 20}}, 1 << 20, true},
+		{"a part that was not tried", [][]any{{"part", "4 of at most 8", -1, 0, -1}}, 0, false},
 		{"both truths were tried", [][]any{{"truth", "False", 3 << 20, 1, 3 << 20}}, 3 << 20, true},
 		{"a truth was not tried", [][]any{{"truth", "False", -1, 1, -1}}, 0, false},
 		{"one number of many", [][]any{{"number", "1", 2 << 20, 1, 0}}, 0, false},

@@ -168,10 +168,11 @@ const (
 	Truth Question = iota // yes or no
 	Number
 	Count // how many elements are set, or different: the size of another tensor
+	Part  // the same, and the most that there can be is among the answers that were tried
 	numQuestions
 )
 
-var questionWords = [numQuestions]string{"truth", "number", "size"}
+var questionWords = [numQuestions]string{"truth", "number", "size", "part"}
 
 // String returns the word of a recording.
 func (q Question) String() string { return questionWords[q] }

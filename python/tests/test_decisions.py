@@ -127,6 +127,12 @@ class Gated(nn.Module):
         if self.decides == "rest":
             mask = y > 0
             y = y + torch.ones(mask.numel() - int(mask.sum()), 16, device=y.device).mean()
+        if self.decides == "part":
+            chosen = torch.zeros(y.numel(), dtype=torch.bool, device=y.device)
+            for condition in (y.flatten() > 0, y.flatten() <= 0):
+                chosen[torch.where(condition)[0][: 1 << 18]] = True
+            sampled = y.flatten()[torch.where(chosen)[0]]
+            y = sampled[sampled > 0][:, None] * torch.ones(16, device=y.device)
         if self.decides == "nothing" and (y > 0).any():
             y = y * 2.0
         return y.sum()
@@ -152,6 +158,17 @@ def test_only_an_answer_that_moves_the_peak_is_told(decides: str, least: int, tm
     assert "depends on data: 1 place, about " in answer.to_markdown()
     unless = "no bound: only if the values are as taken"
     assert (unless in answer.to_markdown(), " no bound" in repr(answer)) == (decides == "number",) * 2
+
+
+@pytest.mark.usefixtures("program")
+def test_half_of_what_met_a_samplers_first_condition_is_taken_and_all_tried(tmp_path: Path) -> None:
+    answer = estimated("part", tmp_path)
+    (place,) = (place for place in answer.depends_on_data if place.question == "part")
+    assert place.taken == f"{1 << 17} of at most {1 << 18} elements of a mask are set"
+    assert place.bytes is not None
+    assert place.bytes >= 16 * 4 << 17  # the product of the other half
+    assert answer.is_bound
+    assert answer.peak.safe > answer.peak.device + place.bytes
 
 
 @pytest.mark.usefixtures("program")

@@ -74,7 +74,8 @@ class Asked:
     file, line, function
         Where it is.
     question : str
-        ``truth``, ``number`` or ``size``: how many elements are set, or different.
+        ``truth``, ``number``, ``size``: how many elements are set, or different,
+        or ``part``: the same, and the most was tried.
     taken : str
         The answer that was taken.
     bytes : int or None

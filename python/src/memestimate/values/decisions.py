@@ -94,6 +94,7 @@ class Place:
     bytes: int = -1  # by how much the peak is another with another answer; -1 where that is not known
     more: int = -1  # by how much it is higher, 0 where no other answer takes more; -1 where that is not known
     most: bool = False  # the size that was taken is the largest that there can be
+    limited: bool = False  # that one, or the other one which a trial takes
     ways: set[Direction] = dataclasses.field(default_factory=set)  # in which its sizes can be changed
     made: int = 0  # bytes of the largest tensor that has the size which was taken
     decides: bool = False
@@ -157,6 +158,7 @@ class Decisions:
         way: Direction = "more" if other > count else "fewer"
         if place is not None:
             place.most = count >= limit and (place.most or not place.ways)
+            place.limited = max(count, other) >= limit and (place.limited or not place.ways)
             place.ways.add(way)
         if self.change.sizes == way:
             self._changed_at = self._session.calls
@@ -246,7 +248,9 @@ class Decisions:
             if place.decides:
                 known = f", in a tensor of {place.made} bytes" if place.made and place.bytes < 0 else ""
                 more = max(place.more, 0) if place.kind == "size" and place.most else place.more
-                self._session.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame, more)
+                tried_most = place.kind == "size" and place.limited and place.tried and not place.most
+                kind = "part" if tried_most else place.kind
+                self._session.writer.event("depends", kind, place.taken + known, place.bytes, place.frame, more)
 
     def _weigh(self, again: Again | None) -> None:
         found = [p for p in self.places.values() if p.kind == "size" or p.usage >= Usage.ELSEWHERE]

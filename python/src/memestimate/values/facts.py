@@ -32,10 +32,16 @@ class Known(NamedTuple):
     share: float | None = None  # of the elements that are not zero
     choices: int = 0  # among how many alternatives each element chooses; 0 for none
     most: bool = False  # no larger share is possible
+    between: bool = False  # any share up to that is: the middle is taken
     whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
     picks: int = 1  # how many alternatives are chosen together, all different, as `topk` does
     one_of: int = 0  # of how many alternatives a mask says where one was chosen; 0 where it says something else
     mask: bool = False  # each number is zero or one, as those of a mask are that was made numbers
+
+    @property
+    def taken(self) -> float | None:
+        """The share that is taken where a number is asked for."""
+        return self.share / 2 if self.share is not None and self.between else self.share
 
     @property
     def is_sure(self) -> bool:

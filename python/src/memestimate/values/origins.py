@@ -46,13 +46,19 @@ class Origins:
         rules |= dict.fromkeys(("index_fill", "index_fill_"), lambda args: self._set(args[0], args[2], args[3]))
         self._rules = rules
 
-    def true_of(self, name: str, args: Sequence[Any]) -> int | None:
-        """Of how many elements, at most, a comparison with a number is true; None where nobody knows."""
+    def true_of(self, name: str, args: Sequence[Any]) -> tuple[int, bool] | None:
+        """Of how many elements, at most, a comparison with a number is true; None where nobody knows.
+
+        And whether it may be of fewer: a sampler takes what meets its first condition, as far as there is some, and
+        fills up with what meets another one.
+        """
         origin = self._of(args[0]) if name in _COMPARED and _is_number(args[1]) else None
         if origin is None or origin.chosen:
             return None
         low, high = _limits(name, args)
-        return sum(part.most for part in origin.parts if part.low <= high and low <= part.high)
+        true = [part.most for part in origin.parts if part.low <= high and low <= part.high]
+        first = origin.parts[0]
+        return sum(true), len(true) < len(origin.parts) and first.low <= high and low <= first.high
 
     def read(self, func: OpOverload, args: Sequence[Any]) -> Origin | None:
         """What a call's results are known to be, before what it writes is forgotten."""

@@ -92,6 +92,11 @@ def _count(session: Session, mask: torch.Tensor) -> int:
         return count
     if session.part(Values).all_set:
         return mask.numel()
+    if share.share is not None and share.between:
+        most = round(mask.numel() * share.share)
+        text = f"{count} of at most {most} elements of a mask"
+        session.note("nonzero", f"{text} were taken to be set, the middle of none and the most")
+        return session.part(Decisions).size(count, most, f"{text} are set", most)
     if share.share is not None and share.most:
         text = f"at most {count} of {mask.numel()} elements of a mask"
         session.note("nonzero", f"{text} can be set, and were taken to be: an upper bound")

@@ -104,7 +104,8 @@ class Shares:
         position = _DIMENSION.get(name)
         true = self._values.origins.true_of(name, args)
         if true is not None:
-            return Known(min(1.0, true / max(args[0].numel(), 1)), most=True)
+            most, fewer = true
+            return Known(min(1.0, most / max(args[0].numel(), 1)), most=True, between=fewer)
         if position is None:
             return rule(args, out)
         dim = args[position] if len(args) > position else kwargs.get("dim", -1 if name in ("topk", "sort") else None)
@@ -287,9 +288,9 @@ class Shares:
         name = self._names.get(func)
         if name == "sum" and isinstance(out, torch.Tensor) and not args[0].dtype.is_floating_point:
             known = self.of(args[0])
-            if known.share is None:
+            if known.share is None or known.taken is None:
                 return None
-            total = round(args[0].numel() * known.share)
+            total = round(args[0].numel() * known.taken)
             of_each = known.share and out.numel() in (round(1 / known.share), round(known.picks / known.share))
             return self.spread(total, out, known.picks) if of_each else spread(total, out)
         if name == "histc" and isinstance(out, torch.Tensor) and self.of(args[0]).choices == out.numel():

@@ -353,7 +353,7 @@ class Values:
         known, share = self.get(mask), self.shares.of(mask)
         if known is not None and not (share.most and self.likely(mask)):
             return set_in(known)
-        return mask.numel() if share.share is None else round(mask.numel() * share.share)
+        return mask.numel() if share.taken is None else round(mask.numel() * share.taken)
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
