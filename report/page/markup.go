@@ -162,10 +162,10 @@ func (m *markup) moment(v *view) {
 }
 
 func (m *markup) table(n string, t *table) {
-	m.Add(`<section aria-labelledby="h-table-%s">
+	m.Add(`<section>
 <h2 id="h-table-%s">%s</h2>
 <div class="wide scroll" role="region" aria-labelledby="h-table-%s" tabindex="0">
-<table class="sortable big`, n, n, t.Title, n)
+<table class="sortable big`, n, t.Title, n)
 	m.AddIf(t.Layers, " layers")
 	m.WriteString("\">\n<thead><tr>")
 	for _, c := range t.Columns {

@@ -34,7 +34,7 @@ func (m *markup) bar(b *barView) {
 }
 
 func (m *markup) curve(c *curveView) {
-	m.WriteString(`<section aria-labelledby="h-curve">
+	m.WriteString(`<section>
 <h2 id="h-curve">Memory by batch size</h2>
 <div class="wide" role="region" aria-labelledby="h-curve" tabindex="0"><svg class="curve" viewBox="0 0 900 420" ` +
 		`role="img" aria-labelledby="h-curve">` + "\n")

@@ -64,7 +64,9 @@
     repaint();
   }
   $('theme').addEventListener('click', () => setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark'));
-  setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+  const dark = matchMedia('(prefers-color-scheme: dark)');
+  dark.addEventListener('change', () => setTheme(dark.matches ? 'dark' : 'light'));
+  setTheme(dark.matches ? 'dark' : 'light');
   if (data.runs.length === 0) { // nothing to draw
     root.dataset.ready = 'yes';
     return;

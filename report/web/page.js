@@ -134,6 +134,7 @@
       show('');
       $('step').disabled = false;
       $('command').textContent = recorded(model);
+      $('copy').textContent = 'Copy';
       $('status').textContent = name + ' has ' + config.parameters.toLocaleString('en-US') + ' parameters.';
       return finish(mine, 'configuration');
     }

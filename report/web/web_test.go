@@ -249,7 +249,8 @@ func (b *browser) set(values map[string]string) (status, report string) {
 			delete page.dataset.done;
 			if (e.type === 'checkbox') e.checked = value === 'on'; else e.value = value;
 			e.dispatchEvent(new Event('change'));
-			while (page.dataset.done === undefined) await new Promise(r => setTimeout(r, 10));
+			for (let k = 0; k < 6000 && page.dataset.done === undefined; k++) await new Promise(r => setTimeout(r, 10));
+			if (page.dataset.done === undefined) return [id + ': no answer after ' + document.getElementById('status').textContent, ''];
 		}
 		return [document.getElementById('status').textContent, picture.hidden ? '' : picture.srcdoc];
 	})(%s)`, list))
@@ -330,57 +331,25 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// axe-core finds nothing serious, nothing sticks out, and all is reached by the keyboard, whatever the width and the
-// colours.
+// axe-core finds nothing, nothing sticks out, and all is reached by the keyboard, whatever the width and the colours: on
+// the page as it comes, with an answer, with a command, and in the report that its frame shows.
 func TestAccessible(t *testing.T) {
 	axe, err := os.ReadFile("../page/testdata/axe-core/axe.min.js")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := newBrowser(t)
+	b.accessible(string(axe), "empty")
 	b.set(map[string]string{"model": "Qwen/Qwen3-8B"})
-	for name, values := range map[string]map[string]string{
-		"configuration": {"model": "Qwen/Qwen3-8B", "adapters": "lora"},
-		"answer":        {"adapters": "lora", "gpu": "t4", "model": "resnet18", "targets": "fc"},
-	} {
-		b.set(values)
-		for _, width := range []int64{1280, 390} {
-			for _, scheme := range []string{"light", "dark"} {
-				if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
-					t.Fatal(err)
-				}
-				if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 5000)); err != nil { // high, for pictures of the frame
-					t.Fatal(err)
-				}
-				eval[bool](b, string(axe)+"; true")
-				found := eval[[]string](b, `axe.run({ iframes: false }).then(r => r.passes.length < 10 ? ["axe has tried " + `+
-					`r.passes.length + " rules"] : r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + `+
-					`n.html.slice(0, 200) + " " + n.failureSummary)))`)
-				for _, f := range found {
-					t.Errorf("%s, %d pixels, %s: %s", name, width, scheme, f)
-				}
-				if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > int(width) {
-					t.Errorf("%s is %d pixels wide, wanted %d", name, wide, width)
-				}
-				if *screenshots == "" {
-					continue
-				}
-				time.Sleep(time.Second) // the picture draws itself in its frame
-				png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-				if err != nil {
-					t.Fatal(err)
-				}
-				file := filepath.Join(*screenshots, fmt.Sprintf("web-%s-%d-%s.png", name, width, scheme))
-				if err := os.WriteFile(file, png, 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		high := eval[int](b, `document.getElementById('picture').offsetHeight`)
-		if name == "answer" && (high < 900 || high > 20_000) {
-			t.Errorf("the frame is %d pixels high: it makes no room for the report", high)
-		}
+	b.set(map[string]string{"adapters": "lora"})
+	b.accessible(string(axe), "configuration")
+	status, report := b.set(map[string]string{"gpu": "t4", "model": "resnet18", "targets": "fc"})
+	if report == "" {
+		t.Fatal(status)
+	}
+	b.accessible(string(axe), "answer")
+	if high := eval[int](b, `document.getElementById('picture').offsetHeight`); high < 900 || high > 20_000 {
+		t.Errorf("the frame is %d pixels high: it makes no room for the report", high)
 	}
 	b.set(map[string]string{"model": "Qwen/Qwen3-8B"})
 	reached := map[string]bool{}
@@ -395,6 +364,52 @@ func TestAccessible(t *testing.T) {
 		"question", "copy"} {
 		if !reached[id] {
 			t.Errorf("the key Tab does not reach %s", id)
+		}
+	}
+	file := filepath.Join(b.dir, "report.html")
+	if err := os.WriteFile(file, []byte(report), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(b.ctx, chromedp.Navigate("file://"+file), chromedp.WaitReady("html[data-ready=yes]")); err != nil {
+		t.Fatal(err)
+	}
+	b.accessible(string(axe), "report")
+}
+
+// accessible has axe-core look at what the browser shows at both widths, in both colours.
+func (b *browser) accessible(axe, name string) {
+	b.t.Helper()
+	for _, width := range []int64{1280, 390} {
+		for _, scheme := range []string{"light", "dark"} {
+			if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
+				b.t.Fatal(err)
+			}
+			if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 5000)); err != nil { // high, for pictures of the frame
+				b.t.Fatal(err)
+			}
+			eval[bool](b, axe+"; true")
+			found := eval[[]string](b, `axe.run({ iframes: false }).then(r => r.passes.length < 10 ? ["axe has tried " + `+
+				`r.passes.length + " rules"] : r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + `+
+				`n.html.slice(0, 200) + " " + n.failureSummary)))`)
+			for _, f := range found {
+				b.t.Errorf("%s, %d pixels, %s: %s", name, width, scheme, f)
+			}
+			if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > int(width) {
+				b.t.Errorf("%s is %d pixels wide, wanted %d", name, wide, width)
+			}
+			if *screenshots == "" {
+				continue
+			}
+			time.Sleep(time.Second) // the picture draws itself in its frame
+			png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			file := filepath.Join(*screenshots, fmt.Sprintf("web-%s-%d-%s.png", name, width, scheme))
+			if err := os.WriteFile(file, png, 0o666); err != nil {
+				b.t.Fatal(err)
+			}
 		}
 	}
 }
