@@ -56,3 +56,23 @@ func TestUnusedOutput(t *testing.T) {
 		}
 	}
 }
+
+// TestCells sums the gates' gradients for each bias of a cell that has them.
+func TestCells(t *testing.T) {
+	gates, state, bias := of("float32", 22000, 768), of("float32", 22000, 256), of("float32", 768)
+	sum := fmt.Sprintf("+%d +24 -24 -%d", 129<<20, 129<<20)
+	for _, tt := range []struct {
+		op      string
+		results []*Tensor
+		want    string
+	}{
+		{"_thnn_fused_gru_cell_backward", []*Tensor{gates, gates, state, bias, bias}, "=0 =1 =2 =3 " + sum + " =4 " + sum},
+		{"_thnn_fused_gru_cell_backward", []*Tensor{gates, gates, state, nil, nil}, "=0 =1 =2"},
+		{"_thnn_fused_lstm_cell_backward_impl", []*Tensor{gates, state, bias}, "=0 =1 =2 " + sum},
+	} {
+		k := NewKernels(gpu.Default())
+		if got := words(k.Call(&Call{Op: tt.op, Overload: "default", Results: tt.results})); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.op, got, tt.want)
+		}
+	}
+}
