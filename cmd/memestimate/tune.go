@@ -212,7 +212,7 @@ func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word 
 					return err
 				}
 			}
-			err := runEstimate(e, cmd, in, &t.settings, &t.answer, &t.out)
+			err := t.firstAnswer(e, cmd, in, c)
 			if t.listsWays() && (err == nil || codeOf(err) == exitNo) {
 				if table, err = t.beginWays(e, c, err); table != nil {
 					return table.row(ways[0], file, nil)

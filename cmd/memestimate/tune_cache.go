@@ -5,10 +5,16 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // mostKept is how many recordings the cache has, and how many rows of tables; the oldest go first.
@@ -132,6 +138,34 @@ func (c *answerCache) told(w *tuning, settings string, say func() (string, error
 		c.prune(filepath.Dir(path))
 	}
 	return text, err
+}
+
+// firstAnswer writes the answer about the way that was asked for: as it was told before, where all that decides its text
+// is the same. What does not fit is answered anew, since its exit code says so as well.
+func (t *tuner) firstAnswer(e *env, cmd *cobra.Command, in source, c *answerCache) error {
+	width := columns(e, e.stdout)
+	if !t.answer.look.short(&t.out) || t.answer.snapshot != "" || t.settings.run.gpu == "auto" {
+		return runEstimate(e, cmd, in, &t.settings, &t.answer, &t.out)
+	}
+	settings := fmt.Sprintf("%s %t %#v", in.name, e.terminal, t.answer.look.of(e, &t.out))
+	cmd.Flags().Visit(func(f *pflag.Flag) { settings += fmt.Sprintf(" --%s=%q", f.Name, f.Value) })
+	text, err := c.told(&t.way, settings, func() (string, error) {
+		var text strings.Builder
+		inner := *e
+		inner.stdout = &text
+		inner.getenv = func(name string) string {
+			if name == "COLUMNS" && width > 0 { // of the terminal, which the text is not written to
+				return strconv.Itoa(width)
+			}
+			return e.getenv(name)
+		}
+		err := runEstimate(&inner, cmd, in, &t.settings, &t.answer, &t.out)
+		return text.String(), err
+	})
+	if _, failed := io.WriteString(e.stdout, text); failed != nil {
+		return outputError(failed)
+	}
+	return err
 }
 
 // prune deletes the oldest files beyond mostKept.

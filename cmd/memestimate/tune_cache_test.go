@@ -2,7 +2,13 @@
 
 package main
 
-import "testing"
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
 
 // A row of the table is made once for what decides it: the recording, the settings, the program.
 func TestRowsAreKept(t *testing.T) {
@@ -34,5 +40,34 @@ func TestRowsAreKept(t *testing.T) {
 	}
 	if made != 6 {
 		t.Errorf("made %d times, want anew without a cache", made)
+	}
+}
+
+// The answer that is kept is what was told, for the same flags and the same width alone.
+func TestAnswersAreKept(t *testing.T) {
+	c := &answerCache{folder: t.TempDir(), question: &question{Model: "org/name"}, state: "installed"}
+	file := "../../recording/testdata/net.b8.mrec"
+	ask := func(columns string, flags ...string) (string, error) {
+		var text strings.Builder
+		e := &env{stdin: strings.NewReader(""), stdout: &text, stderr: io.Discard, getenv: func(name string) string {
+			return map[string]string{"COLUMNS": columns}[name]
+		}}
+		tuner := tuner{way: tuning{Batch: 1}}
+		cmd := &cobra.Command{Use: "memestimate"}
+		tuner.recorder.flags(cmd.Flags())
+		check(t, cmd.ParseFlags(flags))
+		err := tuner.firstAnswer(e, cmd, source{arg: "org/name", name: "name", file: file, made: true}, c)
+		return text.String(), err
+	}
+	wanted, err := ask("80")
+	check(t, err)
+	file = "gone.mrec"
+	if got, err := ask("80"); err != nil || got != wanted || !strings.Contains(got, "allocated") {
+		t.Errorf("told %q, %v, want %q", got, err, wanted)
+	}
+	for _, other := range [][]string{{"60"}, {"80", "--gpu", "t4"}, {"80", "--full"}} {
+		if got, err := ask(other[0], other[1:]...); err == nil {
+			t.Errorf("%q: told %q, want the recording read", other, got)
+		}
 	}
 }
