@@ -10,7 +10,7 @@ import (
 
 // Connect returns the conversation of the job's pull request, or of the one with this number where it is not 0, and
 // the token that the surroundings have for it.
-func Connect(j Job, c *Client, getenv func(string) string, number int) (Thread, error) {
+func Connect(j Job, c *Client, getenv func(string) string, number int) (*Thread, error) {
 	if number == 0 {
 		number = j.Number
 	}

@@ -146,7 +146,7 @@ func cutOnce(t *testing.T, host, begin, now string, answer, dead bool, after int
 }
 
 // job is the conversation as a workflow has it.
-func job(t *testing.T, c *Client, host string) Thread {
+func job(t *testing.T, c *Client, host string) *Thread {
 	t.Helper()
 	if host == OnGitLab {
 		return threads(t, c)[host]

@@ -20,30 +20,12 @@ const (
 	Unchanged = "unchanged"
 )
 
-// A comment is one of a pull request.
-type comment struct {
-	id      int64
-	body    string
-	address string
-	author  string
-}
-
-// A Thread is the conversation of one pull request.
-type Thread interface {
-	// page returns the comments of a page, from 1, and whether there may be more.
-	page(ctx context.Context, n int) (list []comment, more bool, err error)
-	create(ctx context.Context, body string) (comment, error)
-	update(ctx context.Context, id int64, body string) (comment, error)
-	// self returns the login of the token's own user: nobody else's comment is ever changed.
-	self(ctx context.Context) (string, error)
-}
-
 // Upsert writes the one comment of a pull request that begins with the marker: it is updated where it is there,
 // else created. It returns what became of it and where it is.
 //
 // No request that creates a comment is sent twice without a look at what is there: a server that stores one
 // and then fails would get a second.
-func Upsert(ctx context.Context, t Thread, marker, body string) (done, address string, err error) {
+func Upsert(ctx context.Context, t *Thread, marker, body string) (done, address string, err error) {
 	body = marker + "\n" + body
 	if n := utf8.RuneCountInString(body); n > MaxComment {
 		return "", "", fmt.Errorf("a comment of %d characters, want %d at most", n, MaxComment)
@@ -53,12 +35,12 @@ func Upsert(ctx context.Context, t Thread, marker, body string) (done, address s
 		return "", "", err
 	}
 	if old != nil {
-		if sameText(old.body, body) {
-			return Unchanged, old.address, nil
+		if sameText(old.Body, body) {
+			return Unchanged, t.at(old), nil
 		}
-		now, err := t.update(ctx, old.id, body)
+		now, err := t.update(ctx, old.ID, body)
 		if !errors.Is(err, errGone) {
-			return Updated, now.address, err
+			return Updated, t.at(&now), err
 		}
 		// Somebody deleted it since.
 	}
@@ -66,11 +48,11 @@ func Upsert(ctx context.Context, t Thread, marker, body string) (done, address s
 		now, err := t.create(ctx, body)
 		again, unsure := errors.Is(err, errAgain), errors.Is(err, errFailed) || errors.Is(err, ErrOffline)
 		if err == nil || !again && !unsure {
-			return Created, now.address, err
+			return Created, t.at(&now), err
 		}
 		there, lookErr := find(ctx, t, marker)
-		if lookErr == nil && there != nil && sameText(there.body, body) {
-			return Created, there.address, nil // it had arrived
+		if lookErr == nil && there != nil && sameText(there.Body, body) {
+			return Created, t.at(there), nil // it had arrived
 		}
 		if unsure || lookErr != nil {
 			return "", "", err
@@ -89,22 +71,22 @@ func sameText(a, b string) bool {
 
 // find returns the comment that begins with the marker and is our own: anybody can write the marker, and a token
 // that may write may change other people's comments.
-func find(ctx context.Context, t Thread, marker string) (*comment, error) {
+func find(ctx context.Context, t *Thread, marker string) (*comment, error) {
 	for n := 1; n <= maxPages; n++ {
 		list, more, err := t.page(ctx, n)
 		if err != nil {
 			return nil, err
 		}
 		for i := range list {
-			first, _, _ := strings.Cut(strings.ReplaceAll(list[i].body, "\r", ""), "\n")
-			if first != marker {
+			first, _, _ := strings.Cut(strings.ReplaceAll(list[i].Body, "\r", ""), "\n")
+			if first != marker || list[i].System {
 				continue
 			}
 			self, err := t.self(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("whether a comment is our own cannot be told: %w", err)
 			}
-			if list[i].author == self {
+			if list[i].author() == self {
 				return &list[i], nil
 			}
 		}

@@ -19,7 +19,7 @@ func client(api string) *Client {
 }
 
 // threads are the conversation of the stub's pull request, as each host has it.
-func threads(t *testing.T, c *Client) map[string]Thread {
+func threads(t *testing.T, c *Client) map[string]*Thread {
 	t.Helper()
 	hub, err := GitHub(c, Pull{"owner", "repo", 7}, "", false)
 	if err != nil {
@@ -31,10 +31,10 @@ func threads(t *testing.T, c *Client) map[string]Thread {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]Thread{OnGitHub: hub, OnGitLab: lab}
+	return map[string]*Thread{OnGitHub: hub, OnGitLab: lab}
 }
 
-func upsert(t *testing.T, to Thread, body string) (string, error) {
+func upsert(t *testing.T, to *Thread, body string) (string, error) {
 	t.Helper()
 	done, address, err := Upsert(context.Background(), to, Marker(""), body)
 	if err == nil && !strings.HasPrefix(address, "https://git") {

@@ -1,0 +1,172 @@
+//go:build !js
+
+package forge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// A Pull is a pull request on GitHub.
+type Pull struct {
+	Owner, Repo string
+	Number      int
+}
+
+// A MergeRequest is one on GitLab.
+type MergeRequest struct {
+	Project string // its number, or its path
+	Number  int    // within the project
+	Address string // of its page; "" where it is not known
+}
+
+// A Thread is the conversation of one pull request or merge request. The two APIs differ in addresses and names alone,
+// and in how they say whose a token is.
+type Thread struct {
+	*Client
+	name    string // "pull request 7"
+	list    string // address of its comments in the API
+	order   string // further words of the query for them
+	one     string // what the address of a comment begins with
+	change  string // the method that changes one
+	address string // of its page, on GitLab
+
+	graphQL string // address of GitHub's other API, which alone knows who an app's token is; "" on GitLab
+	actions bool   // a workflow of GitHub runs us
+
+	login string // whose the token is; "" until somebody asks
+}
+
+// GitHub returns the conversation of a pull request. graphQL is the address of the other API; "" is that beside c.API.
+// actions says that a workflow runs us.
+func GitHub(c *Client, p Pull, graphQL string, actions bool) (*Thread, error) {
+	if graphQL == "" {
+		graphQL = strings.TrimSuffix(c.API, "/v3") + "/graphql"
+	}
+	if err := errors.Join(c.check(c.API), c.check(graphQL)); err != nil {
+		return nil, err
+	}
+	c.header = func(h http.Header, token string) {
+		h.Set("Authorization", "Bearer "+token)
+		h.Set("Accept", "application/vnd.github+json")
+		h.Set("X-GitHub-Api-Version", "2022-11-28")
+	}
+	issues := c.API + "/repos/" + url.PathEscape(p.Owner) + "/" + url.PathEscape(p.Repo) + "/issues/"
+	return &Thread{Client: c, name: fmt.Sprintf("pull request %d", p.Number), change: http.MethodPatch,
+		list: fmt.Sprintf("%s%d/comments", issues, p.Number), one: issues + "comments/", graphQL: graphQL,
+		actions: actions}, nil
+}
+
+// GitLab returns the conversation of a merge request.
+func GitLab(c *Client, m MergeRequest) (*Thread, error) {
+	if err := c.check(c.API); err != nil {
+		return nil, err
+	}
+	c.header = func(h http.Header, token string) { h.Set("PRIVATE-TOKEN", token) }
+	notes := fmt.Sprintf("%s/projects/%s/merge_requests/%d/notes", c.API, url.PathEscape(m.Project), m.Number)
+	return &Thread{Client: c, name: fmt.Sprintf("merge request %d", m.Number), change: http.MethodPut,
+		list: notes, order: "&sort=asc&order_by=created_at", one: notes + "/", address: m.Address}, nil
+}
+
+// A comment is one of a pull request, as GitHub or GitLab has it.
+type comment struct {
+	ID     int64  `json:"id"`
+	Body   string `json:"body"`
+	URL    string `json:"html_url"` // GitHub's
+	System bool   `json:"system"`   // written by GitLab itself
+	User   struct {
+		Login string `json:"login"`
+	} `json:"user"` // of GitHub
+	Author struct {
+		Username string `json:"username"`
+	} `json:"author"` // of GitLab
+}
+
+func (c *comment) author() string { return cmp.Or(c.User.Login, c.Author.Username) }
+
+// at returns the address of a comment, for people.
+func (t *Thread) at(c *comment) string {
+	if t.graphQL == "" {
+		return fmt.Sprintf("%s#note_%d", t.address, c.ID)
+	}
+	return c.URL
+}
+
+// page returns the comments of a page, from 1, and whether there may be more.
+func (t *Thread) page(ctx context.Context, n int) (list []comment, more bool, err error) {
+	err = t.call(ctx, http.MethodGet, fmt.Sprintf("%s?per_page=100&page=%d%s", t.list, n, t.order), nil, &list)
+	if errors.Is(err, errGone) {
+		err = fmt.Errorf("there is no %s, or the token may not see it: %w", t.name, err)
+	}
+	return list, len(list) == 100, err
+}
+
+func (t *Thread) create(ctx context.Context, body string) (out comment, err error) {
+	err = t.call(ctx, http.MethodPost, t.list, map[string]string{"body": body}, &out)
+	return out, err
+}
+
+func (t *Thread) update(ctx context.Context, id int64, body string) (out comment, err error) {
+	err = t.call(ctx, t.change, fmt.Sprintf("%s%d", t.one, id), map[string]string{"body": body}, &out)
+	return out, err
+}
+
+// actionsBot is who writes with the token that a workflow is given.
+const actionsBot = "github-actions[bot]"
+
+// willNotSay reports whether the API answered, and keeps to itself whose the token is. A connection that ended, a
+// server that failed and a rate limit say nothing of that: who took the workflow's own login for a token then would not
+// know the comment of another app for ours, and write a second.
+func willNotSay(err error) bool {
+	return err == nil || errors.Is(err, ErrForbidden) || errors.Is(err, errGone)
+}
+
+// self asks once whose the token is: nobody else's comment is ever changed. GitHub knows a person's token by /user, an
+// app's only by GraphQL. Where neither says so within a workflow, it is the workflow's own.
+func (t *Thread) self(ctx context.Context) (string, error) {
+	var err error
+	if t.login == "" && t.graphQL != "" {
+		var viewer struct {
+			Data struct {
+				Viewer struct {
+					Login string `json:"login"`
+				} `json:"viewer"`
+			} `json:"data"`
+			Errors []struct {
+				Type string `json:"type"`
+			} `json:"errors"`
+		}
+		err = t.query(ctx, t.graphQL, map[string]string{"query": "{viewer{login}}"}, &viewer)
+		for _, e := range viewer.Errors {
+			if e.Type == "RATE_LIMITED" { // which GraphQL says in an answer of status 200
+				err = ErrRateLimited
+			}
+		}
+		t.login = viewer.Data.Viewer.Login
+	}
+	if t.login == "" && willNotSay(err) {
+		var user struct {
+			Login    string `json:"login"`    // GitHub's
+			Username string `json:"username"` // GitLab's
+		}
+		err = t.call(ctx, http.MethodGet, t.API+"/user", nil, &user)
+		if t.login = user.Username; t.graphQL != "" {
+			t.login = user.Login
+		}
+	}
+	switch {
+	case t.login != "":
+		return t.login, nil
+	case t.actions && willNotSay(err):
+		t.login = actionsBot
+		return t.login, nil
+	case err == nil:
+		err = errors.New("the API does not say whose the token is")
+	}
+	return "", err
+}
