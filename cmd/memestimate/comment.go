@@ -1,3 +1,5 @@
+//go:build !js
+
 package main
 
 import (
@@ -139,4 +141,17 @@ func stepOutputs(e *env, out *gate.Outcome, address string) error {
 	}
 	return forge.Append(path, fmt.Sprintf("outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.Over,
 		n.Failed, len(out.Models), oneLine(address)))
+}
+
+// postComment writes the comment to the pull request, or into the one that is there.
+func (c *commenting) postComment(ctx context.Context, e *env, body string) (done, address string, err error) {
+	job, err := forge.CurrentJob(e.getenv)
+	if err != nil {
+		return "", "", err
+	}
+	thread, err := forge.Connect(job, &forge.Client{MaxWait: c.wait}, e.getenv, c.number)
+	if err != nil {
+		return "", "", err
+	}
+	return forge.Upsert(ctx, thread, forge.Marker(c.key), body)
 }

@@ -1,3 +1,5 @@
+//go:build !js
+
 package main
 
 import (
@@ -6,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memestimate/memestimate/gate/budget"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/report"
 )
@@ -139,4 +142,28 @@ func (v *growthValue) verdict(d *diff.Diff) error {
 		}
 	}
 	return nil
+}
+
+// A growthValue is the value of --max-growth.
+type growthValue struct {
+	budget.Growth
+	set bool
+}
+
+// Set reads a share or a size.
+func (v *growthValue) Set(s string) (err error) {
+	v.Growth, err = budget.ParseGrowth(s)
+	v.set = err == nil
+	return err
+}
+
+// Type says what the flag takes.
+func (v *growthValue) Type() string { return "GROWTH" }
+
+// String returns the value, "" before it is set.
+func (v *growthValue) String() string {
+	if !v.set {
+		return ""
+	}
+	return v.Growth.String()
 }

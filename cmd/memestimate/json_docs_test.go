@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/budget"
 	"github.com/memestimate/memestimate/gate/diff"
 )
@@ -29,7 +30,7 @@ func TestJSONPage(t *testing.T) {
 			t.Errorf("%T has no fields", v)
 		}
 	}
-	for _, schema := range []string{estimate.Schema, diff.Schema, checkForm} {
+	for _, schema := range []string{estimate.Schema, diff.Schema, gate.Schema} {
 		if !strings.Contains(page, "`"+schema+"`") {
 			t.Errorf("docs/json.md does not name %s", schema)
 		}

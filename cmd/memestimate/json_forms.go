@@ -12,7 +12,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/recover/module"
-	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/models"
 )
@@ -26,7 +25,6 @@ const (
 	diffForm     = diff.Schema
 	tableForm    = "memestimate-table/1"
 	fitForm      = "memestimate-fit/1"
-	checkForm    = gate.Schema
 	compareForm  = "memestimate-compare/1"
 	devicesForm  = "memestimate-devices/1"
 	runForm      = "memestimate-run/1"

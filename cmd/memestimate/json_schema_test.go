@@ -34,7 +34,7 @@ var jsonForms = map[string]struct {
 	"table":         {tableForm, tableJSON{}},
 	"fit":           {fitForm, estimate.Fitting{}},
 	"diff":          {diffForm, diff.Diff{}},
-	"check":         {checkForm, gate.Result{}},
+	"check":         {gate.Schema, gate.Result{}},
 	"compare":       {compareForm, compare.Comparison{}},
 	"devices":       {devicesForm, deviceList{}},
 	"run":           {runForm, chosenJSON{}},

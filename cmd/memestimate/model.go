@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
@@ -26,8 +25,8 @@ type source struct {
 	name string // for reports: the file's base name, or the built-in model's
 	file string // its path; "" when it is not a file
 
-	revision string     // REV:PATH in git; "" when it is not
-	blob     *gate.Blob // the file of the revision, where it is found already
+	revision string        // REV:PATH in git; "" when it is not
+	blob     *revisionFile // the file of the revision, where it is found already
 
 	made  bool             // the file is a recording that was made of what the command line names
 	sizes map[string]int64 // what it was made at

@@ -10,6 +10,9 @@ import (
 	"github.com/memestimate/memestimate/gate/git"
 )
 
+// A revisionFile is a file that a commit has.
+type revisionFile = gate.Blob
+
 // atRevision has a file of a revision read.
 func (s source) atRevision(read func(io.Reader) error) (err error) {
 	if s.blob == nil {

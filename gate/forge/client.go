@@ -1,5 +1,3 @@
-//go:build !js
-
 // Package forge keeps one comment of a pull request up to date on GitHub and GitLab, and reads from the environment of
 // a CI job, theirs or another service's, which commit and pull request the job is about.
 package forge
