@@ -2,6 +2,7 @@ package diff
 
 import (
 	"iter"
+	"unique"
 
 	"github.com/memestimate/memestimate/estimate/recover/module"
 )
@@ -34,10 +35,10 @@ func match(base, head []module.Layer) iter.Seq[pair] {
 	for j := range m.from {
 		m.from[j] = -1
 	}
-	m.kb, m.kh = keys(base, head)
+	m.kb, m.kh = keys(base), keys(head)
 	m.align(0, len(base), 0, len(head))
-	moved(m, func(k *key) [2]int32 { return [2]int32{k.name, k.op} })
-	moved(m, func(k *key) int32 { return k.structure })
+	moved(m, func(k *key) [2]unique.Handle[string] { return [2]unique.Handle[string]{k.name, k.op} })
+	moved(m, func(k *key) unique.Handle[string] { return k.structure })
 	m.kb, m.kh = nil, nil // the pairs need them no more
 	return m.pairs
 }
