@@ -59,7 +59,7 @@ func (c *Check) newBase(f *budget.File, job forge.Job) (*base, error) {
 		// Nothing is named, or this change names it: it could name a commit that has grown already.
 		if f.Base.Text != "" {
 			if _, err = b.named(f.Base.Text); err != nil {
-				return nil, &Placed{err, f.Path, f.Base.Line}
+				return nil, f.At(f.Base.Line, "%w", err)
 			}
 		}
 		if b.commit = start; noStart != nil {
@@ -74,7 +74,7 @@ func (c *Check) newBase(f *budget.File, job forge.Job) (*base, error) {
 				"where it is meant, merge that line of the budget file first, or give --base"}
 		}
 		if err != nil && c.Base == "" {
-			err = &Placed{err, f.Path, f.Base.Line}
+			err = f.At(f.Base.Line, "%w", err)
 		}
 		if err != nil {
 			return nil, err

@@ -109,26 +109,6 @@ func (h *hinted) Hint() string { return h.hint }
 // Unwrap returns the error.
 func (h *hinted) Unwrap() error { return h.error }
 
-// A Placed is an error at a line of the budget file.
-type Placed struct {
-	err  error
-	file string
-	line int
-}
-
-// Error returns the text with its place.
-func (p *Placed) Error() string {
-	return fmt.Sprintf("%s:%d: %v", report.QuoteArg(p.file), p.line, p.err)
-}
-
-// Unwrap returns the error without its place.
-func (p *Placed) Unwrap() error { return p.err }
-
-// AtLine returns an error at a line of a budget file.
-func AtLine(f *budget.File, line int, format string, args ...any) error {
-	return &Placed{fmt.Errorf(format, args...), f.Path, line}
-}
-
 // Run reads the budget file, finds its models, and estimates and judges them.
 func (c *Check) Run() *Outcome {
 	o := &Outcome{Config: c.Config, Shown: c.fromTop(), when: c.Now, version: c.Version}
@@ -342,11 +322,7 @@ func (o *Outcome) Problems() (all []Problem) {
 	}
 	p := Problem{File: o.Config, Err: o.Err}
 	var at *budget.Error
-	var placed *Placed
-	switch {
-	case errors.As(o.Err, &placed):
-		p.File, p.Line = placed.file, placed.line
-	case errors.As(o.Err, &at):
+	if errors.As(o.Err, &at) {
 		p.File, p.Line = at.File, at.Line
 	}
 	p.Text = strings.TrimPrefix(report.OneLine(o.Err.Error()), fmt.Sprintf("%s:%d: ", report.QuoteArg(p.File), p.Line))

@@ -28,35 +28,14 @@ func (c *Check) ReadBudget() (*budget.File, error) {
 	}
 	data, err := c.Read(c.Config, budget.MaxSize, "a budget file")
 	if errors.Is(err, fs.ErrNotExist) {
-		hint := "docs/pull-requests.md says how to write one; --config names another file"
-		if near := fileAbove(c.Config); near != "" {
-			hint = fmt.Sprintf("there is %s: --config %s", near, report.QuoteArg(near))
-		}
-		return nil, &hinted{fmt.Errorf("%s: %w", name, errNoFile), hint}
+		return nil, &hinted{fmt.Errorf("%s: no such file", name),
+			"docs/pull-requests.md says how to write one; --config names another file"}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return budget.Parse(c.Config, data)
 }
-
-// fileAbove returns the file of this name in the nearest folder above, or "".
-func fileAbove(name string) string {
-	if name != filepath.Base(name) {
-		return ""
-	}
-	above := ".."
-	for range 32 {
-		path := filepath.Join(above, name)
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
-			return path
-		}
-		above = filepath.Join("..", above)
-	}
-	return ""
-}
-
-var errNoFile = errors.New("no such file")
 
 // ExactGPU refuses a GPU by some words of its name, which a flag takes: of a file that others run later, with more GPUs
 // to tell apart, they may mean two.
@@ -91,7 +70,7 @@ func (c *Check) FindModels(f *budget.File) (out []*Model, err error) {
 		}
 		for _, g := range m.Limits.Fits {
 			if err := ExactGPU(g.Text); err != nil {
-				return nil, AtLine(f, g.Line, "fits: %w", err)
+				return nil, f.At(g.Line, "fits: %w", err)
 			}
 		}
 		found, err := findFiles(f, m)
@@ -100,10 +79,10 @@ func (c *Check) FindModels(f *budget.File) (out []*Model, err error) {
 		}
 		if len(found) == 0 {
 			at := m.Exclude[0] // a path that matches nothing is an error of its own
-			return nil, AtLine(f, at.Line, "exclude %q and what else is excluded leave no model of this entry", at.Text)
+			return nil, f.At(at.Line, "exclude %q and what else is excluded leave no model of this entry", at.Text)
 		}
 		if runs += len(found) * max(each, 1); runs > mostRuns {
-			return nil, AtLine(f, m.Line, "from here on there are more than %d estimates, of models times their settings: "+
+			return nil, f.At(m.Line, "from here on there are more than %d estimates, of models times their settings: "+
 				"budget files of their own can have them", mostRuns)
 		}
 		out = append(out, found...)
@@ -119,13 +98,13 @@ func findFiles(f *budget.File, m *budget.Model) (out []*Model, err error) {
 	for _, p := range m.Paths {
 		if isBuiltIn(p.Text) {
 			if _, err := fs.Stat(fsys, p.Text); err == nil {
-				return nil, AtLine(f, p.Line, "path %q is a built-in model and a file as well: ./%s is the file", p.Text, p.Text)
+				return nil, f.At(p.Line, "path %q is a built-in model and a file as well: ./%s is the file", p.Text, p.Text)
 			}
 			out = append(out, &Model{Entry: m, Name: p.Text})
 			continue
 		}
 		if !fs.ValidPath(path.Clean(p.Text)) {
-			return nil, AtLine(f, p.Line, "path %q leaves the folder of the file", p.Text)
+			return nil, f.At(p.Line, "path %q leaves the folder of the file", p.Text)
 		}
 		found, err := budget.Find(fsys, p.Text)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,10 +112,10 @@ func findFiles(f *budget.File, m *budget.Model) (out []*Model, err error) {
 			if errors.As(err, &at) {
 				err = at.Err
 			}
-			return nil, AtLine(f, p.Line, "path %q: %w", p.Text, err)
+			return nil, f.At(p.Line, "path %q: %w", p.Text, err)
 		}
 		if len(found) == 0 {
-			return nil, AtLine(f, p.Line, "path %q: no such file, and no built-in model of that name", p.Text)
+			return nil, f.At(p.Line, "path %q: no such file, and no built-in model of that name", p.Text)
 		}
 		for _, name := range found {
 			excluded := slices.ContainsFunc(m.Exclude, func(g budget.Value) bool { return budget.Matches(g.Text, name) })
@@ -144,7 +123,7 @@ func findFiles(f *budget.File, m *budget.Model) (out []*Model, err error) {
 				continue
 			}
 			if err := stays(dir, name); err != nil {
-				return nil, AtLine(f, p.Line, "path %q: %s %w", p.Text, report.QuoteArg(name), err)
+				return nil, f.At(p.Line, "path %q: %s %w", p.Text, report.QuoteArg(name), err)
 			}
 			names = append(names, name)
 		}

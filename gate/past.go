@@ -226,62 +226,50 @@ func (b *base) movedTo(name string, checked func(string) bool) (best string) {
 type parts map[string]int
 
 // partsNow takes a file of the work tree apart.
-func partsNow(file string) (out parts) {
+func partsNow(file string) parts {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	if readRecording(f, &out) {
-		return out
-	}
-	m, err := onnxload.Open(file)
-	if err != nil {
-		return nil
-	}
-	defer m.Close()
-	return partsOf(m)
+	out, _ := partsIn(f, func(io.Reader) (*onnxload.Model, error) { return onnxload.Open(file) })
+	return out
 }
 
 // partsThen takes a file of the base apart.
 func (b *base) partsThen(name string, f git.File) (out parts) {
-	_ = b.blob(name, f).Read(func(r io.Reader) error { // what cannot be read has no parts
-		in := bufio.NewReaderSize(r, 4096)
-		if readRecording(in, &out) {
-			return nil
-		}
-		m, err := onnxload.ReadStream(in, onnxload.Options{Path: name})
-		if m != nil {
-			out = partsOf(m)
-			m.Close()
-		}
+	_ = b.blob(name, f).Read(func(r io.Reader) (err error) { // what cannot be read has no parts
+		out, err = partsIn(r, func(r io.Reader) (*onnxload.Model, error) {
+			return onnxload.ReadStream(r, onnxload.Options{Path: name})
+		})
 		return err
 	})
 	return out
 }
 
-// readRecording takes a recording apart; false where it is none, of which nothing is read then.
-func readRecording(r io.Reader, out *parts) bool {
-	in, ok := r.(*bufio.Reader)
-	if !ok {
-		in = bufio.NewReaderSize(r, 4096)
-	}
-	head, _ := in.Peek(4096)
-	if !recording.Begins(head) {
-		return false
+// partsIn takes a recording apart, or the model that is opened.
+func partsIn(r io.Reader, open func(io.Reader) (*onnxload.Model, error)) (parts, error) {
+	in := bufio.NewReaderSize(r, 4096)
+	if head, _ := in.Peek(4096); !recording.Begins(head) {
+		m, err := open(in)
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		return partsOf(m), nil
 	}
 	rec, err := recording.Read(in)
 	if err != nil {
-		return true
+		return nil, err
 	}
-	*out = parts{}
+	out := parts{}
 	for _, op := range rec.Ops {
-		(*out)[op.String()]++
+		out[op.String()]++
 	}
 	for _, m := range rec.Modules {
-		(*out)["module "+m.Name+" "+m.Class]++
+		out["module "+m.Name+" "+m.Class]++
 	}
-	return true
+	return out, nil
 }
 
 // partsOf takes a graph apart into operators with those that follow, and the shapes of its weights.

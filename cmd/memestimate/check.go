@@ -146,20 +146,20 @@ func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 	for _, x := range s {
 		values := x.Values
 		if !slices.Contains(known, x.Name) {
-			err := gate.AtLine(f, x.Line, "settings has no key %q, want one of %s", x.Name, strings.Join(known, ", "))
+			err := f.At(x.Line, "settings has no key %q, want one of %s", x.Name, strings.Join(known, ", "))
 			return nil, fail(exitInput, "%w", err).withHint("%s", didYouMean(nearest(x.Name, known)))
 		}
 		if x.Name == "gpu" {
 			for _, v := range values {
 				if err := gate.ExactGPU(v); err != nil {
-					return nil, gate.AtLine(f, x.Line, "%w", err)
+					return nil, f.At(x.Line, "%w", err)
 				}
 			}
 		}
 		if slices.Contains(axes, x.Name) {
 			values = []string{strings.Join(values, ",")}
 		} else if len(values) > 1 && x.Name != "dim" && x.Name != "input" {
-			return nil, gate.AtLine(f, x.Line, "%s is a list, want one value", x.Name)
+			return nil, f.At(x.Line, "%s is a list, want one value", x.Name)
 		}
 		for _, v := range values {
 			of := flags.Lookup(x.Name)
@@ -167,13 +167,13 @@ func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 				if want := plainWants[of.Value.Type()]; want != "" {
 					err = fmt.Errorf("want %s", want)
 				}
-				return nil, gate.AtLine(f, x.Line, "%s %q: %w", x.Name, v, err)
+				return nil, f.At(x.Line, "%s %q: %w", x.Name, v, err)
 			}
 			of.Changed = true
 		}
 	}
 	if err := m.run.contradiction(); err != nil {
-		return nil, gate.AtLine(f, s[0].Line, "%w", err)
+		return nil, f.At(s[0].Line, "%w", err)
 	}
 	return m, nil
 }

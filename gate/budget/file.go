@@ -3,10 +3,12 @@
 package budget
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/report"
 )
 
 // Name is what a budget file is called.
@@ -102,7 +104,17 @@ func (e *Error) Unwrap() error { return e.cause }
 // Error returns "FILE:LINE: what is wrong".
 func (e *Error) Error() string {
 	if e.Line == 0 {
-		return fmt.Sprintf("%s: %s", e.File, e.Text)
+		return fmt.Sprintf("%s: %s", report.QuoteArg(e.File), e.Text)
 	}
-	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text)
+	return fmt.Sprintf("%s:%d: %s", report.QuoteArg(e.File), e.Line, e.Text)
+}
+
+// At returns an error at a line of the file.
+func (f *File) At(line int, format string, args ...any) *Error {
+	return errorAt(f.Path, line, format, args...)
+}
+
+func errorAt(path string, line int, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{File: path, Line: line, Text: err.Error(), cause: errors.Unwrap(err)}
 }

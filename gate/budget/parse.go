@@ -59,9 +59,9 @@ func (p *parser) readable(data []byte) error {
 		c, n := utf8.DecodeRune(data[i:])
 		switch {
 		case c == utf8.RuneError && n == 1:
-			return &Error{File: p.path, Line: line, Text: "bytes that are no UTF-8"}
+			return errorAt(p.path, line, "bytes that are no UTF-8")
 		case c == 0x85 || c == 0x2028 || c == 0x2029 || unicode.Is(unicode.Bidi_Control, c):
-			return &Error{File: p.path, Line: line, Text: fmt.Sprintf("%U, which people do not see", c)}
+			return errorAt(p.path, line, "%U, which people do not see", c)
 		case c == '\n':
 			line++
 		}
@@ -71,12 +71,11 @@ func (p *parser) readable(data []byte) error {
 }
 
 func (p *parser) errorf(n *yaml.Node, format string, args ...any) *Error {
-	err := fmt.Errorf(format, args...)
-	e := &Error{File: p.path, Text: err.Error(), cause: errors.Unwrap(err)}
+	line := 0
 	if n != nil {
-		e.Line = n.Line
+		line = n.Line
 	}
-	return e
+	return errorAt(p.path, line, format, args...)
 }
 
 var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
