@@ -53,7 +53,8 @@ def test_a_launcher_is_read(
     Path("train.py").touch()  # which Fabric's parser looks for
     found = launchers.read(line.split())
     assert found.script == ("train" if module else "train.py")
-    assert (found.arguments, found.world_size, found.module) == (["--lr", "0.1"], world, module)
+    own = ["--local_rank=0"] if name == "deepspeed" else []
+    assert (found.arguments, found.world_size, found.module) == ([*own, "--lr", "0.1"], world, module)
     assert ("ACCELERATE_MIXED_PRECISION" in found.environment) == (name == "accelerate")
     assert found.environment.get("LT_PRECISION") == ("bf16-mixed" if name == "fabric" else None)
 
@@ -82,6 +83,20 @@ def test_what_torchrun_starts_is_recorded(count: int, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"group {count}\n")  # of one process too, which FSDP then shards among
     assert Recording(tmp_path / "train.mrec").header["world_size"] == count
+
+
+def test_what_deepspeed_starts_runs_on_the_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("deepspeed")
+    (tmp_path / "train.py").write_text(
+        "import sys, torch\nfrom deepspeed import get_accelerator\n"
+        "print(get_accelerator().device_name(), sys.argv[1:])\ntorch.ones(8, device=get_accelerator().device_name(0))\n"
+    )
+    words = ["record", "--once", "deepspeed", "--num_gpus", "2", "train.py", "--lr", "0.1"]
+    source = str(Path(__file__).parents[1] / "src")
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r})\n" + RUN, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cuda ['--local_rank=0', '--lr', '0.1']" in done.stdout
 
 
 RUN = "from memestimate.__main__ import main\nsys.exit(main())"

@@ -98,9 +98,12 @@ def _accelerate(words: list[str]) -> Launch:
 
 
 def _deepspeed(words: list[str]) -> Launch:
+    # DeepSpeed chooses its accelerator once, and there is no pretended GPU yet.
+    os.environ.setdefault("DS_ACCELERATOR", "cuda")
     asked = importlib.import_module("deepspeed.launcher.runner").parse_args(words)
     nodes, each = max(int(asked.num_nodes), 1), max(int(asked.num_gpus), 1)
-    return Launch(asked.user_script, asked.user_args, bool(asked.module), nodes * each, _grouped(each))
+    given = [] if asked.no_local_rank else ["--local_rank=0"]  # deepspeed/launcher/launch.py
+    return Launch(asked.user_script, [*given, *asked.user_args], bool(asked.module), nodes * each, _grouped(each))
 
 
 def _fabric(words: list[str]) -> Launch:
