@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,13 @@ def _named(case: dict[str, Any]) -> str:
 
 def _wanted(case: dict[str, Any]) -> bool:
     return WANTED == "all" or any(_named(case).startswith(name) for name in WANTED.split(","))
+
+
+def test_the_nightly_workflow_records_each_script() -> None:
+    text = (Path(__file__).parents[2] / ".github" / "workflows" / "nightly.yml").read_text()
+    (matrix,) = re.findall(r"scripts: \[(.*)\]", text)
+    names = [name.strip(" '") for name in matrix.split(",")]
+    assert [case for case in map(_named, CASES) if not case.startswith(tuple(names))] == []
 
 
 @pytest.mark.skipif(not WANTED, reason="takes minutes: MEMESTIMATE_STACKS=all, or beginnings of names with commas")
