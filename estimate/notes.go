@@ -198,12 +198,8 @@ func elsewhere(d, on gpu.Device) Note {
 
 // planNotes are the notes on a planned program.
 func planNotes(plan program.Plan, p *program.Program) (notes []Note) {
-	info, unmeasured := plan.Notes(p)
-	for _, text := range info {
+	for _, text := range plan.Notes(p) {
 		notes = append(notes, Note{Info, text})
-	}
-	for _, text := range unmeasured {
-		notes = append(notes, Note{Warning, text})
 	}
 	return notes
 }

@@ -141,11 +141,12 @@ func (r *stepFlags) rows() []flagRow {
 			"do not train the parameters whose names this matches anywhere"},
 		{"lora", training | inRecording, loraValue(&p.LoRA),
 			"adapters as peft's LoraConfig makes them, the rest frozen: r=16,targets='q_proj|v_proj'\n" +
-				"with dropout=, bias=none|all|lora_only, alpha=, base=nf4|int8 (QLoRA)"},
+				"with dropout=, bias=none|all|lora_only, alpha="},
 		{"checkpoint", training | inRecording, patternValue(&p.Checkpoint),
 			"torch.utils.checkpoint around the modules whose whole name this\n" +
 				"matches, or around the model's repeated blocks: blocks, or blocks:8 for the first of them"},
-		{"checkpoint-reentrant", training | inRecording, &p.Reentrant, "torch.utils.checkpoint with use_reentrant=True"},
+		{"checkpoint-reentrant", training | inRecording, &p.Reentrant,
+			"torch.utils.checkpoint with use_reentrant=True: recordings have it, an ONNX graph does not"},
 		{"compile", training | inRecording, &p.Compile, "torch.compile(model): recordings have it, an ONNX graph does not"},
 		{"gpu", 0, gpuValue(&r.gpu),
 			`the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`},

@@ -66,8 +66,7 @@ type RegionKind uint8
 // The kinds of regions.
 const (
 	NoRegion   RegionKind = iota
-	Checkpoint            // torch.utils.checkpoint with use_reentrant=False
-	Reentrant             // with use_reentrant=True, whose forward is that of a torch.autograd.Function
+	Checkpoint            // torch.utils.checkpoint
 	// with torch.no_grad(): torch.export traces what is in it once more, as a graph of its own that has the names of
 	// the graph around it (_export/passes/replace_set_grad_with_hop_pass.py)
 	NoGrad

@@ -16,8 +16,6 @@ type LoRA struct {
 	Targets string  // the last names of modules, or whole ones: see targeted
 	Dropout float64 // lora_dropout
 	Bias    string  // which of the model's own biases train beside: one of Biases, "" is none
-	// how bitsandbytes stores the weights of the base's linear layers: one of aten.Stored: "" is as they are
-	Base string
 }
 
 // Biases are the values of LoraConfig.bias.
@@ -89,16 +87,13 @@ var settings = map[string]func(l *LoRA, value string) error{
 		}
 		return err
 	},
-	"bias": func(l *LoRA, value string) error { return among(&l.Bias, value, Biases) },
-	"base": func(l *LoRA, value string) error { return among(&l.Base, value, Stored[1:]) },
-}
-
-func among(to *string, value string, names []string) error {
-	if !slices.Contains(names, value) {
-		return fmt.Errorf("unknown %q, want one of %s", value, strings.Join(names, ", "))
-	}
-	*to = value
-	return nil
+	"bias": func(l *LoRA, value string) error {
+		if l.Bias = value; !slices.Contains(Biases, value) {
+			return fmt.Errorf("unknown %q, want one of %s", value, strings.Join(Biases, ", "))
+		}
+		return nil
+	},
+	"base": func(*LoRA, string) error { return errors.New("weights that bitsandbytes stores are " + recordIt) },
 }
 
 // targeted is the expression that modules with an adapter match: it is the whole of their name or of its end, so that
@@ -185,9 +180,6 @@ func (l LoRA) adapt(prog *Program) error {
 	}
 	a.freeze()
 	a.register()
-	if l.Base != "" {
-		a.store()
-	}
 	return nil
 }
 
@@ -257,9 +249,6 @@ func (a *adapters) call(base []Call, y layer, module string) {
 		p.Calls = append(p.Calls, c)
 		return out
 	}
-	if a.Base == Stored[NF4] { // bnb.py's Linear4bit: a view of the result must not be changed
-		result = do("clone", Plain, shape, result)
-	}
 	x := do("type_as", Plain, p.Values[y.in].Shape, y.in, pair[0]) // _cast_input_dtype
 	d := x
 	if a.Dropout > 0 { // else it is an nn.Identity
@@ -268,13 +257,8 @@ func (a *adapters) call(base []Call, y layer, module string) {
 	down := do("linear", Plain, narrow, d, pair[0])
 	up := do("linear", Plain, shape, down, pair[1])
 	scaled := do("mul", Plain, shape, up, a.scaling)
-	if a.Base != "" {
-		scaled = do("type_as", Plain, shape, scaled, result) // output.to(expected_dtype)
-		do("add", Plain, shape, result, scaled)
-	} else {
-		// result.to(torch_result_dtype); the name x has its value until the forward returns
-		do("to_compute", Plain, shape, do("add", Plain, shape, result, scaled), x)
-	}
+	// result.to(torch_result_dtype); the name x has its value until the forward returns
+	do("to_compute", Plain, shape, do("add", Plain, shape, result, scaled), x)
 	p.Calls[len(p.Calls)-1].Out = []ValueID{y.out} // which others read
 }
 
@@ -334,38 +318,4 @@ func (a *adapters) register() {
 		}
 	}
 	p.Params = params
-}
-
-// store keeps the weights of linear layers as bitsandbytes does, but for that of the last layer and one that is an
-// embedding's too, which transformers leaves alone (get_keys_to_not_convert of its integrations/bitsandbytes.py). The
-// other parameters are float32: prepare_model_for_kbit_training of peft/utils/other.py.
-func (a *adapters) store() {
-	p := a.prog
-	last := NoValue
-	elsewhere := map[ValueID]bool{} // read by what is no linear layer
-	var linear []ValueID
-	for i := range p.Calls {
-		c := &p.Calls[i]
-		weight := NoValue
-		if c.Op == "linear" && p.Values[c.In[1]].Kind == Parameter && !p.Values[c.In[1]].Full {
-			weight = c.In[1]
-			linear, last = append(linear, weight), weight
-		}
-		for _, v := range c.In {
-			if v != NoValue && v != weight {
-				elsewhere[v] = true
-			}
-		}
-	}
-	base := Storage(slices.Index(Stored[:], a.Base))
-	for _, v := range linear {
-		if v != last && !elsewhere[v] {
-			p.Values[v].Stored = base
-		}
-	}
-	for _, id := range p.State {
-		if v := &p.Values[id]; v.Kind == Parameter && v.Stored == AsIs {
-			v.Full = true
-		}
-	}
 }

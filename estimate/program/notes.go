@@ -16,7 +16,6 @@ func (p Plan) Words() (words []string) {
 	say(p.Freeze != "", "%s frozen", p.Freeze)
 	say(p.LoRA != "", "LoRA %s", p.LoRA)
 	say(p.Checkpoint != "", "%s checkpointed", p.Checkpoint)
-	say(p.Reentrant, "use_reentrant=True")
 	say(p.GPUs > 1, "%s on %d GPUs", cmp.Or(p.Parallel, DDP), p.GPUs)
 	say(p.Shard != "", "%s sharded", p.Shard)
 	say(p.NoReshard, "not resharded")
@@ -30,8 +29,8 @@ func (p Plan) Words() (words []string) {
 	return words
 }
 
-// Notes say of a planned program what its report should: how figures come about, and which of them nobody has measured.
-func (p Plan) Notes(prog *Program) (info, unmeasured []string) {
+// Notes say of a planned program how its figures come about.
+func (p Plan) Notes(prog *Program) (info []string) {
 	if l, _ := ParseLoRA(p.LoRA); l.Rank > 0 {
 		adapters, parameters := 0, int64(0)
 		for _, id := range prog.State {
@@ -41,10 +40,6 @@ func (p Plan) Notes(prog *Program) (info, unmeasured []string) {
 		}
 		info = append(info, fmt.Sprintf("%d adapters of %d parameters in all train, in float32: "+
 			"the peak has them, the sum of the model's parameters does not", adapters/2, parameters))
-		if l.Base != "" {
-			unmeasured = append(unmeasured, "what bitsandbytes takes to store and to multiply weights of "+l.Base+
-				" follows its sources, 0.49, and was not measured; peft casts what is not stored so to float32")
-		}
 	}
 	if p.GPUs > 1 {
 		info = append(info, "the figures are those of rank 0, and the batch is one rank's")
@@ -64,5 +59,5 @@ func (p Plan) Notes(prog *Program) (info, unmeasured []string) {
 		info = append(info, fmt.Sprintf("fully_shard has %d modules and the model, which is on the GPU as a whole before: "+
 			"--meta-device says that it never is", len(prog.Groups)-1))
 	}
-	return info, unmeasured
+	return info
 }

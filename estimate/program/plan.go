@@ -17,10 +17,11 @@ type Plan struct {
 	Freeze    string `json:"freeze,omitempty"` // those that it matches have not
 	// modules under torch.utils.checkpoint: their whole names, Blocks, or Blocks and ":8", the first of them
 	Checkpoint string `json:"checkpoint,omitempty"`
-	Reentrant  bool   `json:"checkpoint_reentrant,omitempty"` // use_reentrant=True
-	LoRA       string `json:"lora,omitempty"`                 // adapters of low rank, as ParseLoRA takes them
+	LoRA       string `json:"lora,omitempty"` // adapters of low rank, as ParseLoRA takes them
 
-	Compile bool `json:"compile,omitempty"` // torch.compile(model), which Check refuses: see onlyRecorded
+	// what Check refuses, as a recording has it: torch.compile(model), and use_reentrant=True of checkpoints
+	Compile   bool `json:"compile,omitempty"`
+	Reentrant bool `json:"checkpoint_reentrant,omitempty"`
 
 	// how many train together, each with a batch of its own; below 2 is one alone
 	GPUs     int    `json:"gpus,omitempty"`
@@ -100,6 +101,8 @@ func (p Plan) Check() error {
 	switch {
 	case p.Compile:
 		return errors.New("compile: a compiled step is " + recordIt)
+	case p.Reentrant:
+		return errors.New("checkpoint-reentrant: a checkpoint with use_reentrant=True is " + recordIt)
 	case slices.Contains(onlyRecorded, p.Parallel):
 		return fmt.Errorf("parallel: %s is %s", p.Parallel, recordIt)
 	}
@@ -112,15 +115,10 @@ func (p Plan) Check() error {
 	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.Static) {
 		return errors.New("how several GPUs train together is set, and their number is not: at least 2")
 	}
-	if p.Reentrant && (p.Checkpoint == "" || p.Parallel == FSDP) {
-		return errors.New("checkpoint-reentrant: without checkpoint it says nothing, and with fsdp it is not simulated")
-	}
 	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload
 	switch {
 	case p.Parallel != FSDP && sharding:
 		return errors.New("how FSDP shards is set, and parallel is not fsdp")
-	case p.Parallel == FSDP && strings.Contains(p.LoRA, "base="):
-		return errors.New("lora: how FSDP shards weights that bitsandbytes stores is not simulated")
 	case p.Parallel == FSDP && (p.Bucket != 0 || p.View || p.Static):
 		return errors.New("DDP's settings are given, and parallel is fsdp, which has none")
 	}
@@ -154,8 +152,7 @@ func (p Plan) Apply(prog *Program) (*Program, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Checkpoints, out.Reentrant = spansOf(&out, modules), p.Reentrant
-		if len(out.Checkpoints) == 0 {
+		if out.Checkpoints = spansOf(&out, modules); len(out.Checkpoints) == 0 {
 			return nil, noMatch("checkpoint: no call of the graph is known to be in the modules that %q names", p.Checkpoint)
 		}
 	}
@@ -218,7 +215,7 @@ func (p Plan) checkpointed(prog *Program) ([]bool, error) {
 		}
 		return modules, nil
 	}
-	return modulesNamed(prog, "checkpoint", p.Checkpoint)
+	return wrapped(prog, "checkpoint", p.Checkpoint)
 }
 
 // firstBlocks reads Blocks, or Blocks and a number: so many of the first.
@@ -250,8 +247,7 @@ func wrapped(prog *Program, what, expr string) ([]bool, error) {
 	for i := range modules {
 		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
 			outer := prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name
-			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is not simulated", what,
-				expr, outer)
+			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is "+recordIt, what, expr, outer)
 		}
 	}
 	return modules, err
@@ -290,30 +286,18 @@ func within(prog *Program, s int32, marked []bool) int32 {
 	return -1
 }
 
-// spansOf returns the calls that each call of a marked module makes, those of one within another after its own.
+// spansOf returns the calls that each call of a marked module makes; none of those is within another.
 func spansOf(prog *Program, marked []bool) (spans []Span) {
-	type open struct {
-		scope int32
-		span  int
-	}
-	var now []open     // the modules that run, from the outermost on
-	var around []int32 // those that a call is in, likewise
+	before := int32(-1) // the module of the call before
 	for i := range prog.Calls {
-		around = around[:0]
-		for s := within(prog, prog.Calls[i].Scope, marked); s >= 0; s = within(prog, prog.Scopes[s].Parent, marked) {
-			around = append(around, s)
-		}
-		slices.Reverse(around)
-		same := 0
-		for same < min(len(now), len(around)) && now[same].scope == around[same] {
-			spans[now[same].span].Last = int32(i)
-			same++
-		}
-		now = now[:same]
-		for _, s := range around[same:] {
-			now = append(now, open{s, len(spans)})
+		s := within(prog, prog.Calls[i].Scope, marked)
+		switch {
+		case s >= 0 && s == before:
+			spans[len(spans)-1].Last = int32(i)
+		case s >= 0:
 			spans = append(spans, Span{First: int32(i), Last: int32(i)})
 		}
+		before = s
 	}
 	return spans
 }

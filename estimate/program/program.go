@@ -33,25 +33,11 @@ type Value struct {
 	Shape []int64
 
 	Kind   ValueKind
-	Stored Storage // of a linear layer's weight
 	DType  DType
 	Frozen bool // a parameter with requires_grad=False: it collects no gradient
 	Full   bool // it stays in float32 in a model of 16 bits
 	Leaf   bool // an activation that a hook makes a leaf: output.requires_grad_(True)
 }
-
-// A Storage is how bitsandbytes stores a weight.
-type Storage uint8
-
-// The ways in which bitsandbytes stores weights.
-const (
-	AsIs    Storage = iota
-	NF4             // 4 bits, with double quantisation
-	LLMInt8         // LLM.int8()
-)
-
-// Stored are their names; that of AsIs is "".
-var Stored = [...]string{AsIs: "", NF4: "nf4", LLMInt8: "int8"}
 
 // Add appends a value.
 func (p *Program) Add(v Value) ValueID {
@@ -196,10 +182,8 @@ type Program struct {
 
 	// of parameters that are sharded and gathered together, the model's own last; none where nothing is sharded
 	Groups []Group
-	// calls that run under torch.utils.checkpoint, one span a call of a module: in order of their first calls, one that
-	// others are in before them
+	// calls that run under torch.utils.checkpoint with use_reentrant=False, one span a call of a module, in order
 	Checkpoints []Span
-	Reentrant   bool // with use_reentrant=True
 
 	Lines Lines // those of Python that made the calls; nil where the file has none
 }

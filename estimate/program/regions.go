@@ -6,17 +6,17 @@ import (
 )
 
 // Regions returns the calls that the program's lines have autograd run in another way, in order: under
-// torch.utils.checkpoint, with use_reentrant=False and True, and under torch.no_grad.
-func (p *Program) Regions() (checkpoints, reentrant, noGrad []Span) {
+// torch.utils.checkpoint and under torch.no_grad.
+func (p *Program) Regions() (checkpoints, noGrad []Span) {
 	if len(p.Lines) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
 	r := &regions{p: p}
 	for i := range p.Calls {
 		r.call(int32(i))
 	}
 	r.close()
-	return r.of[Checkpoint], r.of[Reentrant], p.withoutAutocast(r.of[NoGrad])
+	return r.of[Checkpoint], p.withoutAutocast(r.of[NoGrad])
 }
 
 // regions finds them in one pass over the calls.

@@ -40,6 +40,9 @@ func (b *recovery) noteExport() {
 		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a "+
 			"run, where attention may then save other tensors", n)
 	}
+	if b.src.Train && slices.ContainsFunc(b.prog.Lines, ofReentrant) {
+		say("the program checkpoints with use_reentrant=True, which is taken for use_reentrant=False: a recording has it as it is")
+	}
 	switch {
 	case b.src.Train:
 	case b.prog.Traced():

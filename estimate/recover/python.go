@@ -57,11 +57,7 @@ func regionOf(lines program.Lines, i int, retraced map[string]bool) program.Regi
 		return program.Region{Frame: int32(i) + 1, Kind: program.NoGrad}
 	}
 	if f.Up > 0 {
-		around := lines[f.Up-1].Region
-		if f.Func == "forward" && ofCheckpoint(f.File) && around.Kind == program.Checkpoint {
-			return program.Region{Frame: f.Up, Kind: program.Reentrant}
-		}
-		if around.Kind != program.NoRegion {
+		if around := lines[f.Up-1].Region; around.Kind != program.NoRegion {
 			return around
 		}
 	}
@@ -87,6 +83,9 @@ func checkpoints(line string) bool {
 func ofFunction(f onnxload.Frame, caller string) bool {
 	return strings.Contains(caller, ".apply(") || ofCheckpoint(f.File)
 }
+
+// ofReentrant reports whether a frame is the forward of a checkpoint with use_reentrant=True.
+func ofReentrant(f program.Frame) bool { return f.Func == "forward" && ofCheckpoint(f.File) }
 
 // ofCheckpoint reports whether a file is torch.utils.checkpoint.
 func ofCheckpoint(file string) bool { return strings.HasSuffix(file, "torch/utils/checkpoint.py") }

@@ -21,39 +21,38 @@ func TestRegions(t *testing.T) {
 		name  string
 		nodes []onnx.Node
 
-		checkpoints, reentrant, noGrad []program.Span
+		checkpoints, noGrad []program.Span
 	}{
 		{"a loop over modules", []onnx.Node{node("Exp", "in", "a", "b.0", check, "n.py:5 x = exp(x)"),
 			node("Sin", "a", "b", "b.0", check, "n.py:6 x = sin(x)"), node("Exp", "b", "c", "b.1", check, "n.py:5 x = exp(x)"),
 			node("Sin", "c", "d", "b.1", check, "n.py:6 x = sin(x)"), line("Neg", "d", "y", "3 return self.c(x)", "c")},
-			[]program.Span{{First: 0, Last: 1}, {First: 2, Last: 3}}, nil, nil},
+			[]program.Span{{First: 0, Last: 1}, {First: 2, Last: 3}}, nil},
 		{"a function of several modules", []onnx.Node{line("Cos", "in", "z", "1 x = checkpoint(f, x)"),
 			node("Exp", "z", "a", "norm", check, "n.py:5 x = exp(x)"), node("Sin", "a", "b", "conv", check, "n.py:6 x = sin(x)"),
 			line("Neg", "b", "y", "3 return self.c(x)", "c")},
-			[]program.Span{{First: 0, Last: 2}}, nil, nil},
+			[]program.Span{{First: 0, Last: 2}}, nil},
 		{"a line that only says so", []onnx.Node{line("Cos", "in", "z", "1 x = checkpoint(f, x)"),
-			line("Neg", "z", "y", "3 return self.c(x)", "c")}, nil, nil, nil},
+			line("Neg", "z", "y", "3 return self.c(x)", "c")}, nil, nil},
 		{"no_grad", []onnx.Node{node("Exp", "in", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(x)"),
 			node("Sin", "a", "b", "s", graph+"6 sin = torch.ops.aten.sin.default(exp)"),
-			line("Neg", "b", "y", "3 return self.d(x)", "d")}, nil, nil, []program.Span{{First: 0, Last: 1}}},
+			line("Neg", "b", "y", "3 return self.d(x)", "d")}, nil, []program.Span{{First: 0, Last: 1}}},
 		{"autocast, before which parameters train", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
 			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(linear)"),
-			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil, nil},
+			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil},
 		{"autocast whose arguments were folded", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
 			node("Mul", "z div", "a", "s", graph+"15 mul_1 = torch.ops.aten.mul.Tensor(tanh, div)"),
-			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil, nil},
+			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil},
 		{"no_grad beside what trains", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
 			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(linear)"),
-			onnx.Op("Mul", "a z", "y").Named("Mul")}, nil, nil, []program.Span{{First: 1, Last: 1}}},
+			onnx.Op("Mul", "a z", "y").Named("Mul")}, nil, []program.Span{{First: 1, Last: 1}}},
 	} {
 		g := linesGraph(c.nodes...)
 		g.Inits = []onnx.Tensor{onnx.Bare("first.weight", onnxload.Float32, 8, 8),
 			onnx.Bare("second.weight", onnxload.Float32, 8, 8), onnx.Bare("div", onnxload.Float32, 8)}
-		checkpoints, reentrant, noGrad := mustRecover(t, g).Regions()
-		if !slices.Equal(checkpoints, c.checkpoints) || !slices.Equal(reentrant, c.reentrant) ||
-			!slices.Equal(noGrad, c.noGrad) {
-			t.Errorf("%s: %v checkpointed, %v reentrant, %v without gradients, want %v, %v and %v", c.name, checkpoints,
-				reentrant, noGrad, c.checkpoints, c.reentrant, c.noGrad)
+		checkpoints, noGrad := mustRecover(t, g).Regions()
+		if !slices.Equal(checkpoints, c.checkpoints) || !slices.Equal(noGrad, c.noGrad) {
+			t.Errorf("%s: %v checkpointed, %v without gradients, want %v and %v", c.name, checkpoints, noGrad, c.checkpoints,
+				c.noGrad)
 		}
 	}
 }

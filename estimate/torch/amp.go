@@ -45,9 +45,6 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 	if r.amp == nil || p == castNone || p == castResult {
 		return nil
 	}
-	if len(in) > 1 && in[1] != nil && in[1].st != nil && in[1].st.stored != program.AsIs {
-		return nil // a layer of bitsandbytes casts for itself
-	}
 	to := program.Float32
 	switch p {
 	case castLower, castLowerList:

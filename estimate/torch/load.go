@@ -79,9 +79,6 @@ func (r *run) loadState(values []*tensor) {
 		case program.Parameter:
 			t := r.put(id, timeline.Parameter)
 			values[id] = t
-			if v.Stored != program.AsIs {
-				r.quantise(t, v.Stored)
-			}
 			if t.st.parameter = !v.Frozen; v.DType.IsFloat() && !v.Frozen {
 				t.leaf = r.leaves.one()
 				t.leaf.param = t

@@ -67,9 +67,6 @@ func runLinear(r *run, c *program.Call, in []*tensor) []*tensor {
 	if len(in) > 2 {
 		b = in[2]
 	}
-	if w.st != nil && w.st.stored != program.AsIs {
-		return r.alone(r.linearPacked(x, w, b))
-	}
 	return r.alone(r.linear(x, w, b))
 }
 

@@ -34,11 +34,8 @@ type run struct {
 	frame      *frame    // the checkpointed span that the forward pass is in
 	recomputed *frame    // the one that backward recomputes
 	packed     int       // what the recomputation has saved
-	inner      int32     // the last call of a frame within it that it has begun
-	region     *region   // see enterRegion; nil outside of any
 
-	// see wrapped
-	checkpoints, functions, noGrad []program.Span
+	checkpoints, noGrad []program.Span // see wrapped
 
 	noGradSpan *program.Span // the one of noGrad that runs
 	stopAt     int32         // see stopped; 0 is nowhere

@@ -42,7 +42,7 @@ func (r *run) watch() *firstPass {
 	o := r.opts
 	if r.step > 1 || o.Steps == 1 || o.EveryStep || o.Accumulate > 1 || o.Scaler ||
 		o.ZeroGrads || o.DropOutput || !r.ddp.alike() || r.shards != nil ||
-		len(r.checkpoints)+len(r.functions) > 0 {
+		len(r.checkpoints) > 0 {
 		return nil
 	}
 	return &firstPass{from: r.log.Written(), first: r.log.Blocks()}

@@ -66,7 +66,7 @@ func Simulate(p *program.Program, opts Options) (*Run, error) {
 	if opts.Train {
 		r.wrapped()
 	}
-	if len(r.checkpoints)+len(r.functions) == 0 { // what backward recomputes is a forward pass too
+	if len(r.checkpoints) == 0 { // what backward recomputes is a forward pass too
 		r.like = opts.Like
 	}
 	if opts.Train {
@@ -187,7 +187,7 @@ func (r *run) forward(values []*tensor) error {
 		if held != nil {
 			r.releaseAll(held[i])
 		}
-		r.exitCheckpoint(i, values)
+		r.exitCheckpoint(i)
 		r.exitGroup(i, values)
 		r.recycle()
 	}

@@ -15,10 +15,9 @@ type storage struct {
 	refs  int32
 	born  int32 // its number among all of the run
 
-	state     bool            // it belongs to the module: a parameter or a buffer
-	parameter bool            // it holds a parameter
-	counted   bool            // savedBytes has met it
-	stored    program.Storage // of a weight: see quantise
+	state     bool // it belongs to the module: a parameter or a buffer
+	parameter bool // it holds a parameter
+	counted   bool // savedBytes has met it
 }
 
 const noBlock = -1

@@ -268,7 +268,7 @@ func TestControls(t *testing.T) {
 		{map[string]string{"model": "llama_160m"}, "answered in", "llama_160m, batch 8"},
 		{map[string]string{"dim": "sequence=64"}, "answered in", "sequence 64"},
 		{map[string]string{"adapters": "lora", "rank": "8"}, "answered in", "LoRA r=8,targets=q_proj|v_proj|query|value"},
-		{map[string]string{"adapters": "qlora"}, "answered in", "base=nf4"},
+		{map[string]string{"adapters": "qlora"}, "record the step", ""},
 		{map[string]string{"adapters": "", "checkpoint": "on"}, "answered in", "checkpoint"},
 		{map[string]string{"precision": "amp-bf16"}, "answered in", "amp-bf16"},
 		{map[string]string{"budget": "1GiB"}, "answered in", "Does not fit: "},
