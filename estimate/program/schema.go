@@ -171,7 +171,6 @@ var operators = index([]Operator{
 	{"stack", 1, many, Joins, stacks},
 
 	{"embedding", 2, 2, Table, func(g given) bool { return g.rank(0) >= 1 }},
-	{"embedding_bag", 2, 2, Table, func(g given) bool { return g.rank(0) == 2 && len(g.args.Shape) == 2 }},
 	{"index", 2, 2, Picks, nil},
 	{"gather", 2, 2, 0, nil},
 	{"scatter", 3, 3, 0, nil},

@@ -22,7 +22,6 @@ var patterns = []pattern{
 	{"LSTM", matchRNN("lstm")},
 	{"GRU", matchRNN("gru")},
 	{"RNN", matchRNN("rnn")},
-	{"Loop", matchBags},
 	{"SplitToSequence", matchSplitSequence},
 	{"SequenceInsert", matchTensorSplit},
 	{"Concat", matchRoll},

@@ -19,42 +19,11 @@ func extreme(a, b Dim, fn byte, name string) Dim {
 		}
 		return b
 	}
-	if d, ok := absorb(a, b, fn, name); ok {
-		return d
-	}
-	if d, ok := absorb(b, a, fn, name); ok {
-		return d
-	}
 	s, t := a.String(), b.String()
 	if t < s {
 		a, b, s, t = b, a, t, s
 	}
 	return ofAtom(&atom{key: name + "(" + s + ", " + t + ")", fn: fn, a: a, b: b})
-}
-
-// absorb simplifies an extreme of a, which is one itself, and b: max(min(x, b), b) is b,
-// and max(max(x, b - 1), b) is max(x, b).
-func absorb(a, b Dim, fn byte, name string) (Dim, bool) {
-	if a.x == nil || len(a.x.terms) != 1 || a.x.terms[0].coef != 1 || len(a.x.terms[0].atoms) != 1 {
-		return Dim{}, false
-	}
-	inner := a.x.terms[0].atoms[0]
-	if inner.fn != 'M' && inner.fn != 'm' {
-		return Dim{}, false
-	}
-	for _, p := range [][2]Dim{{inner.a, inner.b}, {inner.b, inner.a}} {
-		diff, ok := Sub(p[0], b).Int()
-		switch {
-		case !ok:
-		case inner.fn == fn && (diff >= 0) == (fn == 'M' || diff == 0):
-			return a, true
-		case inner.fn == fn:
-			return extreme(p[1], b, fn, name), true
-		case (diff <= 0) == (fn == 'M' || diff == 0):
-			return b, true
-		}
-	}
-	return Dim{}, false
 }
 
 // maxOf is Max that also uses what is known of signs: sizes are not negative.

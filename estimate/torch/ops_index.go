@@ -7,9 +7,8 @@ import (
 
 // indexOps pick elements by integer tensors.
 var indexOps = []op{
-	{"embedding", castNone, runEmbedding},        // cuda/Embedding.cu
-	{"embedding_bag", castNone, runEmbeddingBag}, // cuda/EmbeddingBag.cu
-	{"index", castNone, runIndex},                // x[:, idx]: indexing_backward sorts the places
+	{"embedding", castNone, runEmbedding}, // cuda/Embedding.cu
+	{"index", castNone, runIndex},         // x[:, idx]: indexing_backward sorts the places
 	{"gather", castNone, runGather},
 	{"scatter", castNone, runScatter},
 	{"assign", castNone, runAssign},
@@ -44,31 +43,6 @@ func runEmbedding(r *run, c *program.Call, in []*tensor) []*tensor {
 			return one(t)
 		})
 	}
-	return one(out)
-}
-
-// runEmbeddingBag is embedding_bag(weight, ids), with Args.Shape the result's and, with Mode "max", the largest of each
-// bag: _embedding_bag_cuda makes the bag of each id and the size of each bag beside the result, whatever the mode, and
-// the places of the largest; autograd saves them with the offsets.
-func runEmbeddingBag(r *run, c *program.Call, in []*tensor) []*tensor {
-	w, ids := in[0], in[1]
-	bags, places := c.Args.Shape[0], int64(0)
-	if c.Args.Mode == "max" {
-		places = program.Numel(c.Args.Shape)
-	}
-	offsets := r.empty(program.Int64, bags)
-	out := r.empty(w.dtype, c.Args.Shape...)
-	beside := []*tensor{offsets, r.empty(program.Int64, ids.numel()), r.empty(program.Int64, bags), r.empty(program.Int64, places)}
-	if r.needsGrad(w) {
-		shape, dtype := w.shape, w.dtype
-		r.record("EmbeddingBag", one(out), one(w), append(one(ids), beside...), func(r *run, _ *node, g []*tensor) []*tensor {
-			gi := r.inLayout(g[0], inRows)
-			t := r.empty(dtype, shape...)
-			r.releaseCopy(gi, g[0])
-			return one(t)
-		})
-	}
-	r.releaseAll(beside)
 	return one(out)
 }
 

@@ -106,7 +106,6 @@ var examples = map[string]example{
 	"cat": {args: program.Args{Dim: 1}, in: []exampleInput{floats(2, 4), floats(2, 3)}}, "stack": {args: program.Args{Dim: 1},
 		in: []exampleInput{floats(2, 4), floats(2, 4)}}, "tile": {args: program.Args{Shape: []int64{4, 4}},
 		in: []exampleInput{floats(2, 4)}},
-	"embedding_bag": {in: []exampleInput{floats(9, 4), integers(6)}, args: program.Args{Shape: []int64{3, 4}}},
 	"embedding": {in: []exampleInput{floats(9, 4),
 		integers(2, 3)}}, "index": {args: program.Args{Shape: []int64{3, 4}}, in: []exampleInput{floats(9, 4), integers(3)}},
 	"gather": {in: []exampleInput{floats(9, 4), integers(2, 4)}}, "scatter": {in: []exampleInput{floats(9, 4),

@@ -12,15 +12,16 @@ func (r *run) enterGroup(i int, values []*tensor) {
 	if s == nil {
 		return
 	}
-	g := s.begins[int32(i)]
-	if g == nil {
+	b, ok := s.begins[int32(i)]
+	if !ok {
 		return
 	}
+	g := b.group
 	r.gather(g)
 	r.copyOut(g, true)
-	s.within, s.ends = g, r.spanFrom(g, int32(i))
+	s.within, s.ends = g, b.span.Last
 	var ins, outs []*tensor
-	for _, v := range r.readFromOutside(int32(i), s.ends) {
+	for _, v := range r.prog.Read(b.span) {
 		if t := values[v]; t != nil && t.requiresGrad {
 			s.swapped = append(s.swapped, swapped{v, t})
 			values[v] = r.look(t, t.layout)
@@ -39,42 +40,6 @@ func (r *run) enterGroup(i int, values []*tensor) {
 			return passed
 		})
 	}
-}
-
-// spanFrom returns the last call of the module's call that call first begins.
-func (r *run) spanFrom(g *shardGroup, first int32) int32 {
-	for i, other := range r.shards.groups {
-		if other != g {
-			continue
-		}
-		for _, span := range r.prog.Groups[i].Spans {
-			if span.First == first {
-				return span.Last
-			}
-		}
-	}
-	return first
-}
-
-// readFromOutside are the activations and inputs that calls read and none of them makes, in the order of reading.
-func (r *run) readFromOutside(first, last int32) (list []program.ValueID) {
-	seen := map[program.ValueID]bool{}
-	for i := first; i <= last; i++ {
-		c := &r.prog.Calls[i]
-		for _, v := range c.In {
-			if v == program.NoValue || seen[v] || r.prog.Values[v].Kind != program.Activation {
-				continue
-			}
-			seen[v] = true
-			list = append(list, v)
-		}
-		for _, v := range c.Out {
-			if v != program.NoValue {
-				seen[v] = true
-			}
-		}
-	}
-	return list
 }
 
 // exitGroup is the post-forward of the module that call i ends.

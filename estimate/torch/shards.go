@@ -28,15 +28,21 @@ const (
 type sharding struct {
 	Shards
 	groups  []*shardGroup
-	begins  map[int32]*shardGroup // by the first call of a module
-	within  *shardGroup           // the module that the forward pass is in
-	ends    int32                 // its last call
-	swapped []swapped             // what its calls read through RegisterPostBackwardFunction
-	casts   []swapped             // the model's inputs, in the type that is computed in
+	begins  map[int32]groupSpan // by the first call of a module
+	within  *shardGroup         // the module that the forward pass is in
+	ends    int32               // its last call
+	swapped []swapped           // what its calls read through RegisterPostBackwardFunction
+	casts   []swapped           // the model's inputs, in the type that is computed in
 
 	last     *storage      // a gathered buffer that waits for the next one's: comm_ctx.all_gather_state
 	order    []*shardGroup // post_forward_order
 	reducing *storage      // comm_ctx.reduce_scatter_state: the last reduce-scatter's input
+}
+
+// A groupSpan is a call of a group's module.
+type groupSpan struct {
+	group *shardGroup
+	span  program.Span
 }
 
 // A swapped value stands for another while a module runs.
@@ -70,7 +76,7 @@ type shardParam struct {
 // its first dimension, and padded; what it was cut out of goes when the group has its parts. It returns what the
 // optimizer steps.
 func (r *run) shard(values []*tensor) (params []*leaf) {
-	s := &sharding{Shards: r.opts.Shards, begins: map[int32]*shardGroup{}}
+	s := &sharding{Shards: r.opts.Shards, begins: map[int32]groupSpan{}}
 	r.shards = s
 	leaves := map[program.ValueID]*leaf{}
 	for i, g := range r.prog.Groups {
@@ -80,7 +86,7 @@ func (r *run) shard(values []*tensor) (params []*leaf) {
 		group := &shardGroup{root: i == len(r.prog.Groups)-1}
 		s.groups = append(s.groups, group)
 		for _, span := range g.Spans {
-			s.begins[span.First] = group
+			s.begins[span.First] = groupSpan{group, span}
 		}
 		var cut []*storage
 		for _, id := range g.Params {
