@@ -21,7 +21,7 @@ func isOnePlan(dims []int) bool {
 	return len(dims) <= maxFFT && (len(dims) < 2 || dims[0] != 0 || dims[1] != 1)
 }
 
-// fftR2C is _fft_r2c(self, dim, normalization, onesided): of both sides the half is made first.
+// fftR2C is _fft_r2c(self, dim, normalization, onesided): of both sides the half is made where the whole will be.
 func (k *Kernels) fftR2C(c *Call) {
 	x, y := c.tensor(0), c.result(0)
 	if x == nil || y.Elements == 0 {
@@ -32,31 +32,33 @@ func (k *Kernels) fftR2C(c *Call) {
 		k.makes(0)
 		return
 	}
-	half := y
-	last := dims[len(dims)-1:]
-	if !c.flag(3) {
+	half, last := y, dims[len(dims)-1:]
+	bothSides := !c.flag(3)
+	if bothSides {
 		shape := slices.Clone(y.Shape)
 		shape[last[0]] = shape[last[0]]/2 + 1
 		half = NewTensor(y.DType, shape, RowMajor(shape), false)
 	}
-	switch {
-	case !isOnePlan(dims): // the last one, then the others from one tensor to another
-		n := k.take(half.Bytes())
+	if isOnePlan(dims) {
+		k.makes(0)
+		k.transform(x, half, dims)
+		return
+	}
+	// The last one, then the others from one tensor to another, of which the first gets both sides.
+	var other int
+	if bothSides {
+		k.makes(0)
+		k.transform(x, half, last)
+		other = k.take(y.Bytes())
+	} else {
+		other = k.take(y.Bytes())
 		k.transform(x, half, last)
 		k.makes(0)
-		for rest := dims[:len(dims)-1]; len(rest) > 0; rest = rest[:max(len(rest)-maxFFT, 0)] {
-			k.transform(half, half, rest[max(len(rest)-maxFFT, 0):])
-		}
-		k.give(n)
-	case half != y:
-		n := k.take(half.Bytes())
-		k.transform(x, half, dims)
-		k.makes(0)
-		k.give(n)
-	default:
-		k.makes(0)
-		k.transform(x, half, dims)
 	}
+	for rest := dims[:len(dims)-1]; len(rest) > 0; rest = rest[:max(len(rest)-maxFFT, 0)] {
+		k.transform(half, half, rest[max(len(rest)-maxFFT, 0):])
+	}
+	k.give(other)
 }
 
 // fftC2C is _fft_c2c(self, dim, normalization, forward): more dimensions than cuFFT takes go through another tensor.

@@ -65,6 +65,11 @@ func TestSorts(t *testing.T) {
 		// The first two dimensions are transformed after the last, into another tensor.
 		{"_fft_r2c", "default", append(tensors(of("float32", 16, 16, 64)), numbers(0, 1, 2), number(0), flag(true)),
 			[]*Tensor{of("complex64", 16, 16, 33)}, "+67584 =0 -67584"},
+		// Of both sides the whole is there from the start.
+		{"_fft_r2c", "default", append(tensors(signal), numbers(1), number(0), flag(false)),
+			[]*Tensor{of("complex64", 8, 1024)}, "=0"},
+		{"_fft_r2c", "default", append(tensors(of("float32", 16, 16, 64)), numbers(0, 1, 2), number(0), flag(false)),
+			[]*Tensor{of("complex64", 16, 16, 64)}, "=0 +131072 -131072"},
 		// Dimensions in an order that cuFFT can't read are copied.
 		{"_fft_r2c", "default", append(tensors(of("float32", 4, 16, 64)), numbers(2, 1), number(0), flag(true)),
 			[]*Tensor{of("complex64", 4, 9, 64)}, "=0 +16384 -16384"},
