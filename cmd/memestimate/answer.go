@@ -21,9 +21,10 @@ type look struct {
 
 func (l *look) flags(fs *pflag.FlagSet) {
 	l.colour, l.given = "auto", fs.Changed
-	fs.BoolVar(&l.full, "full", false, "show the whole report, layer by layer")
-	fs.Var(&oneOf{value: &l.colour, names: []string{"auto", "always", "never"}}, "color",
-		"colours on a terminal: auto, always, never")
+	addFlags(fs, []flagRow{
+		{"full", 0, &l.full, "show the whole report, layer by layer"},
+		{"color", 0, oneOf("", &l.colour, []string{"auto", "always", "never"}), "colours on a terminal: auto, always, never"},
+	})
 }
 
 // short reports whether the answer goes to one screen, as a person wants it at a terminal and behind a pipe. Files and

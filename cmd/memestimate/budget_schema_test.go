@@ -100,15 +100,13 @@ func settingsSchema() *jsonschema.Schema {
 		switch v := r.value.(type) {
 		case *bool:
 			s = &jsonschema.Schema{Type: "boolean"}
-		case *int, *batchValue, *countValue:
+		case *int, *parsed[int], *parsed[int64]:
 			s = whole.CloneSchemas()
-		case *dimsValue:
+		case *parsed[map[string]int64]:
 			s = named(whole)
-		case *inputsValue:
+		case *parsed[map[string][]int64]:
 			s = named(anyOf(pattern(shapePattern), &jsonschema.Schema{Type: "integer", Minimum: new(0.0)}))
-		case *oneOf:
-			s = enumOf(v.names)
-		case *checkedText:
+		case *parsed[string]:
 			if name == "gpu" {
 				s = &jsonschema.Schema{Ref: "#/$defs/gpu"}
 			} else if v.names != nil {

@@ -31,13 +31,16 @@ type checking struct {
 }
 
 func (c *checking) flags(fs *pflag.FlagSet) {
-	fs.StringVarP(&c.config, "config", "c", budget.Name, "the budget file")
-	fs.StringVar(&c.base, "base", "", "the git revision that growth is measured from, in place of the one in the file")
-	fs.BoolVar(&c.fetch, "fetch", false, "fetch the base from origin where the clone lacks it, as a shallow one does")
-	fs.Var(&oneOf{value: &c.sure, names: confidenceNames()}, "confidence",
-		"the figure that limits of device memory and GPUs are held against, in place of what the file\nsays: "+
-			strings.Join(confidenceNames(), ", "))
-	fs.BoolVar(&c.annotate, "annotate", false, "also write GitHub's annotations on the budget file, to stderr")
+	c.config = budget.Name
+	addFlags(fs, []flagRow{
+		{"config c", 0, &c.config, "the budget file"},
+		{"base", 0, &c.base, "the git revision that growth is measured from, in place of the one in the file"},
+		{"fetch", 0, &c.fetch, "fetch the base from origin where the clone lacks it, as a shallow one does"},
+		{"confidence", 0, oneOf("", &c.sure, confidenceNames()),
+			"the figure that limits of device memory and GPUs are held against, in place of what the file\nsays: " +
+				strings.Join(confidenceNames(), ", ")},
+		{"annotate", 0, &c.annotate, "also write GitHub's annotations on the budget file, to stderr"},
+	})
 }
 
 // checkCommand holds the models of a repository against its budget file.

@@ -85,11 +85,13 @@ same places. Exit codes are those of check.`,
 		},
 	}
 	c.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&c.post, "post", false, "post the comment and add to the job's summary, rather than print")
-	cmd.Flags().IntVar(&c.number, "pull", 0, "number of the pull request, where the surroundings do not say it")
-	cmd.Flags().StringVar(&c.key, "key", "", "tells this comment from others of the same pull request")
-	cmd.Flags().DurationVar(&c.wait, "wait", 3*time.Minute,
-		"how long to wait at most, in all, when the API limits the rate")
+	c.wait = 3 * time.Minute
+	addFlags(cmd.Flags(), []flagRow{
+		{"post", 0, &c.post, "post the comment and add to the job's summary, rather than print"},
+		{"pull", 0, &c.number, "number of the pull request, where the surroundings do not say it"},
+		{"key", 0, &c.key, "tells this comment from others of the same pull request"},
+		{"wait", 0, &c.wait, "how long to wait at most, in all, when the API limits the rate"},
+	})
 	c.out.flags(cmd.Flags(), "markdown")
 	return cmd
 }

@@ -13,7 +13,7 @@ type confidenceFlag struct{ name string }
 
 func (c *confidenceFlag) flags(fs *pflag.FlagSet, use string) {
 	c.name = string(estimate.Safe)
-	fs.Var(&oneOf{value: &c.name, names: confidenceNames()}, "confidence",
+	fs.Var(oneOf("", &c.name, confidenceNames()), "confidence",
 		use+": "+strings.Join(confidenceNames(), ", ")+
 			" (fewer than two runs in a hundred, three of trainings from "+
 			"default exports, take more than safe, one in twenty more than likely)")

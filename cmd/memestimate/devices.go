@@ -23,10 +23,11 @@ type gpuSource struct {
 }
 
 func (g *gpuSource) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&g.nvml, "nvml", "", "path of NVIDIA's management library, when it is not where the system keeps it")
-	fs.StringVar(&g.stateDir, "state-dir", "",
-		"directory of the reservations, shared by all users and containers of the host\n(default $MEMESTIMATE_STATE_DIR, "+
-			"or /run/lock/memestimate, or /tmp/memestimate)")
+	addFlags(fs, []flagRow{
+		{"nvml", 0, &g.nvml, "path of NVIDIA's management library, when it is not where the system keeps it"},
+		{"state-dir", 0, &g.stateDir, "directory of the reservations, shared by all users and containers of the host\n" +
+			"(default $MEMESTIMATE_STATE_DIR, or /run/lock/memestimate, or /tmp/memestimate)"},
+	})
 }
 
 // open connects to the GPUs.

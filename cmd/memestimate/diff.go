@@ -18,7 +18,7 @@ func diffCommand(e *env) *cobra.Command {
 	var m matrix
 	var o output
 	var changes []string
-	var most growthValue
+	var most *budget.Growth // nil is no limit
 	var shown look
 	about := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	cmd := &cobra.Command{
@@ -65,19 +65,20 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 				}
 				return report.DiffText(w, d, o.width(e), layers)
 			})
-			if err != nil || !most.set {
+			if err != nil || most == nil {
 				return err
 			}
-			return most.verdict(d)
+			return growthVerdict(most, d)
 		},
 	}
 	m.flags(about)
 	cmd.Flags().AddFlagSet(about)
 	m.run.given = cmd.Flags()
-	cmd.Flags().StringArrayVar(&changes, "base", nil,
-		"a setting of BASE that differs, as NAME=VALUE with the name of a flag; may be given again")
-	cmd.Flags().Var(&most, "max-growth",
-		"fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%")
+	addFlags(cmd.Flags(), []flagRow{
+		{"base", 0, &changes, "a setting of BASE that differs, as NAME=VALUE with the name of a flag; may be given again"},
+		{"max-growth", 0, growthFlag(&most),
+			"fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%"},
+	})
 	shown.flags(cmd.Flags())
 	cmd.Flags().Lookup("full").Usage = "show every layer that changes on a terminal too"
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
@@ -125,45 +126,34 @@ func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagS
 	return d, err
 }
 
-// verdict is the error for a diff of which the device memory grows by too much.
-func (v *growthValue) verdict(d *diff.Diff) error {
+// growthVerdict is the error for a diff of which the device memory grows by too much.
+func growthVerdict(most *budget.Growth, d *diff.Diff) error {
 	for i := range d.Cases {
 		t := d.Cases[i].Total(diff.Device)
 		if t.Name == "" {
 			return fail(exitInput, "whether the memory grows is not known: the run was not simulated")
 		}
-		if !v.Allows(t.Before, t.After) {
+		if !most.Allows(t.Before, t.After) {
 			label := d.Cases[i].Label
 			if label != "" {
 				label += ": "
 			}
 			return fail(exitNo, "%sthe device memory grows by %s (%s), more than %s", label, report.Size(t.Change),
-				report.Percent(t), v)
+				report.Percent(t), most)
 		}
 	}
 	return nil
 }
 
-// A growthValue is the value of --max-growth.
-type growthValue struct {
-	budget.Growth
-	set bool
-}
-
-// Set reads a share or a size.
-func (v *growthValue) Set(s string) (err error) {
-	v.Growth, err = budget.ParseGrowth(s)
-	v.set = err == nil
-	return err
-}
-
-// Type says what the flag takes.
-func (v *growthValue) Type() string { return "GROWTH" }
-
-// String returns the value, "" before it is set.
-func (v *growthValue) String() string {
-	if !v.set {
-		return ""
-	}
-	return v.Growth.String()
+// growthFlag takes a share or a size.
+func growthFlag(to **budget.Growth) *parsed[*budget.Growth] {
+	return &parsed[*budget.Growth]{to: to, kind: "GROWTH", read: func(s string) (*budget.Growth, error) {
+		g, err := budget.ParseGrowth(s)
+		return &g, err
+	}, show: func(g *budget.Growth) string {
+		if g == nil {
+			return ""
+		}
+		return g.String()
+	}}
 }

@@ -17,7 +17,7 @@ import (
 // A fitting is a fit command as the command line describes it.
 type fitting struct {
 	settings settings
-	memory   limitValue
+	memory   uint64
 	sure     confidenceFlag
 	look     look
 	out      output
@@ -67,7 +67,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	}
 	f.settings.finds = true
 	f.settings.flags(cmd.Flags())
-	cmd.Flags().Var(&f.memory, "memory",
+	cmd.Flags().Var(limitFlag(&f.memory), "memory",
 		"the memory that the process may take, such as 24GiB: of the --gpu where one is given")
 	f.sure.flags(cmd.Flags(), "which batch is the answer")
 	f.look.flags(cmd.Flags())

@@ -14,10 +14,43 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/spelling"
 )
+
+// A parsed is a flag whose value is read from a text.
+type parsed[T any] struct {
+	to    *T
+	kind  string // what the flag takes
+	read  func(string) (T, error)
+	show  func(T) string
+	names func() []string // that it takes, where they are listed; else nil
+}
+
+// Type says what the flag takes.
+func (v *parsed[T]) Type() string { return v.kind }
+
+// String returns the value.
+func (v *parsed[T]) String() string { return v.show(*v.to) }
+
+// Set reads a value.
+func (v *parsed[T]) Set(s string) error {
+	value, err := v.read(s)
+	if err == nil {
+		*v.to = value
+	}
+	return err
+}
+
+// unlessZero shows a number that is set.
+func unlessZero[T int | int64](n T) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
 
 // size reads a dimension given on the command line.
 func size(s string) (int64, error) {
@@ -28,106 +61,116 @@ func size(s string) (int64, error) {
 	return n, nil
 }
 
-// A batchValue is the value of --batch.
-type batchValue int64
-
-func (v *batchValue) Set(s string) error {
-	n, err := size(s)
-	*v = batchValue(n)
-	return err
+// batchFlag takes a size.
+func batchFlag(to *int64) *parsed[int64] {
+	return &parsed[int64]{to: to, kind: "N", read: size, show: unlessZero[int64]}
 }
 
-func (v *batchValue) Type() string { return "N" }
-
-func (v *batchValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return strconv.FormatInt(int64(*v), 10)
-}
-
-// A sizesValue is a list of sizes: 1024,2048.
-type sizesValue []int64
-
-func (v *sizesValue) Set(s string) error {
-	*v = nil
-	for word := range strings.SplitSeq(s, ",") {
-		n, err := size(word)
-		if err != nil {
-			return err
+// sizesFlag takes a list of sizes: 1024,2048.
+func sizesFlag(to *[]int64) *parsed[[]int64] {
+	return &parsed[[]int64]{to: to, kind: "N", read: func(s string) (out []int64, err error) {
+		for word := range strings.SplitSeq(s, ",") {
+			n, err := size(word)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, n)
 		}
-		*v = append(*v, n)
-	}
-	return nil
+		return out, nil
+	}, show: func(all []int64) string {
+		words := make([]string, len(all))
+		for i, n := range all {
+			words[i] = strconv.FormatInt(n, 10)
+		}
+		return strings.Join(words, ",")
+	}}
 }
 
-func (v *sizesValue) Type() string { return "N" }
-
-func (v *sizesValue) String() string {
-	words := make([]string, len(*v))
-	for i, n := range *v {
-		words[i] = strconv.FormatInt(n, 10)
-	}
-	return strings.Join(words, ",")
+// countFlag takes a whole number from 1.
+func countFlag(to *int) *parsed[int] {
+	return &parsed[int]{to: to, kind: "N", read: func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 1024 {
+			return 0, fmt.Errorf("%q is not a number of passes, want 1 to 1024", s)
+		}
+		return n, nil
+	}, show: unlessZero[int]}
 }
 
-// A dimsValue gathers the values of --dim.
-type dimsValue map[string]int64
-
-func (v *dimsValue) Set(s string) error {
-	name, number, err := assignment(s, "N")
-	if err != nil {
-		return err
-	}
-	n, err := size(number)
-	if err != nil {
-		return err
-	}
-	if old, ok := (*v)[name]; ok && old != n {
-		return fmt.Errorf("%q has two sizes, %d and %d", name, old, n)
-	}
-	if *v == nil {
-		*v = dimsValue{}
-	}
-	(*v)[name] = n
-	return nil
+// bytesFlag takes a size of memory.
+func bytesFlag(to *uint64) *parsed[uint64] {
+	return &parsed[uint64]{to: to, kind: "SIZE", read: func(s string) (uint64, error) {
+		n, err := spelling.Size(s)
+		return uint64(n), err
+	}, show: func(n uint64) string {
+		if n == 0 {
+			return ""
+		}
+		return report.Size(int64(n))
+	}}
 }
 
-func (v *dimsValue) Type() string { return "NAME=N" }
-
-func (v *dimsValue) String() string { return "" }
-
-// An inputsValue gathers the values of --input.
-type inputsValue map[string][]int64
-
-func (v *inputsValue) Set(s string) error {
-	name, text, err := assignment(s, "8x3x224x224")
-	if err != nil {
-		return err
+// limitFlag takes a size of memory to keep within. None is no limit that one could mean.
+func limitFlag(to *uint64) *parsed[uint64] {
+	v := bytesFlag(to)
+	read := v.read
+	v.read = func(s string) (uint64, error) {
+		n, err := read(s)
+		if err == nil && n == 0 {
+			return 0, fmt.Errorf("%q leaves no memory to ask for, want a size such as 24GiB", s)
+		}
+		return n, err
 	}
-	dims := []int64{}
-	if text != "scalar" {
+	return v
+}
+
+// namedFlag gathers NAME=VALUE in a map.
+func namedFlag[T any](to *map[string]T, example string, read func(name, text string) (T, error)) *parsed[map[string]T] {
+	return &parsed[map[string]T]{to: to, show: func(map[string]T) string { return "" }, read: func(s string) (map[string]T,
+		error) {
+		name, text, err := assignment(s, example)
+		if err != nil {
+			return nil, err
+		}
+		value, err := read(name, text)
+		if err != nil {
+			return nil, err
+		}
+		if old, ok := (*to)[name]; ok && fmt.Sprint(old) != fmt.Sprint(value) {
+			return nil, fmt.Errorf("%q has two sizes, %v and %v", name, old, value)
+		}
+		out := map[string]T{name: value}
+		maps.Copy(out, *to)
+		return out, nil
+	}}
+}
+
+// dimsFlag gathers sizes of dimensions.
+func dimsFlag(to *map[string]int64) *parsed[map[string]int64] {
+	v := namedFlag(to, "N", func(_, text string) (int64, error) { return size(text) })
+	v.kind = "NAME=N"
+	return v
+}
+
+// inputsFlag gathers shapes of inputs.
+func inputsFlag(to *map[string][]int64) *parsed[map[string][]int64] {
+	v := namedFlag(to, "8x3x224x224", func(_, text string) ([]int64, error) {
+		dims := []int64{}
+		if text == "scalar" {
+			return dims, nil
+		}
 		for part := range strings.SplitSeq(text, "x") {
 			n, err := strconv.ParseInt(part, 10, 64)
 			if err != nil || n < 0 {
-				return fmt.Errorf("%q is not a shape, want sizes joined by x as in 8x3x224x224", text)
+				return nil, fmt.Errorf("%q is not a shape, want sizes joined by x as in 8x3x224x224", text)
 			}
 			dims = append(dims, n)
 		}
-	}
-	if old, ok := (*v)[name]; ok && !slices.Equal(old, dims) {
-		return fmt.Errorf("%q has two shapes", name)
-	}
-	if *v == nil {
-		*v = inputsValue{}
-	}
-	(*v)[name] = dims
-	return nil
+		return dims, nil
+	})
+	v.kind = "NAME=SHAPE"
+	return v
 }
-
-func (v *inputsValue) Type() string { return "NAME=SHAPE" }
-
-func (v *inputsValue) String() string { return "" }
 
 // assignment splits NAME=VALUE at the last =, for names may have one.
 func assignment(s, example string) (name, value string, err error) {
@@ -138,128 +181,71 @@ func assignment(s, example string) (name, value string, err error) {
 	return s[:i], s[i+1:], nil
 }
 
-// An assumeValue gathers the values of --assume: the names of guesses that are not made.
-type assumeValue map[string]bool
-
-func (v *assumeValue) Type() string   { return "NAME=no" }
-func (v *assumeValue) String() string { return "" }
-func (v *assumeValue) Set(s string) error {
-	name, word, err := assignment(s, "no")
-	if err != nil {
-		return err
-	}
-	if known := estimate.GuessNames(); !slices.Contains(known, name) {
-		return unknownName(name, known)
-	}
-	if word != "no" {
-		return fmt.Errorf("%q: want no: every guess is made unless it is switched off", word)
-	}
-	if *v == nil {
-		*v = assumeValue{}
-	}
-	(*v)[name] = true
-	return nil
+// assumeFlag gathers the names of guesses that are not made.
+func assumeFlag(to *map[string]bool) *parsed[map[string]bool] {
+	v := namedFlag(to, "no", func(name, word string) (bool, error) {
+		if known := estimate.GuessNames(); !slices.Contains(known, name) {
+			return false, unknownName(name, known)
+		}
+		if word != "no" {
+			return false, fmt.Errorf("%q: want no: every guess is made unless it is switched off", word)
+		}
+		return true, nil
+	})
+	v.kind = "NAME=no"
+	return v
 }
 
-// names are the guesses that are not made.
-func (v assumeValue) names() []string { return slices.Sorted(maps.Keys(v)) }
-
-// A oneOf is a flag that takes one of some names, or other words for them: those of a setting with this key.
-type oneOf struct {
-	key   string
-	value *string
-	names []string
+// textFlag takes a text that another package understands; check returns it as it is kept.
+func textFlag(to *string, kind string, check func(string) (string, error)) *parsed[string] {
+	return &parsed[string]{to: to, kind: kind, read: check, show: func(s string) string { return s }}
 }
 
-func (v *oneOf) String() string { return *v.value }
-func (v *oneOf) Type() string   { return "NAME" }
-func (v *oneOf) Set(s string) error {
-	name, err := spelling.Value(v.key, s)
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(v.names, name) {
-		return unknownName(s, v.names)
-	}
-	*v.value = name
-	return nil
+// oneOf is a flag that takes one of some names, or other words for them: those of a setting with this key.
+func oneOf(key string, to *string, names []string) *parsed[string] {
+	v := textFlag(to, "NAME", func(s string) (string, error) {
+		name, err := spelling.Value(key, s)
+		if err == nil && !slices.Contains(names, name) {
+			err = unknownName(s, names)
+		}
+		return name, err
+	})
+	v.names = func() []string { return names }
+	return v
 }
 
-// A countValue is a whole number from 1.
-type countValue int
-
-func (v *countValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return strconv.Itoa(int(*v))
-}
-func (v *countValue) Type() string { return "N" }
-func (v *countValue) Set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > 1024 {
-		return fmt.Errorf("%q is not a number of passes, want 1 to 1024", s)
-	}
-	*v = countValue(n)
-	return nil
-}
-
-// A checkedText is a flag whose value another package understands.
-type checkedText struct {
-	value *string
-	kind  string
-	check func(string) (string, error) // returns the value as it is kept
-	names func() []string              // for completion; may be nil
-}
-
-// String returns the value.
-func (v *checkedText) String() string { return *v.value }
-
-// Type says what the flag takes.
-func (v *checkedText) Type() string { return v.kind }
-
-// Set checks a value.
-func (v *checkedText) Set(s string) error {
-	kept, err := v.check(s)
-	if err == nil {
-		*v.value = kept
-	}
-	return err
-}
-
-// patternValue is a flag that takes a regular expression.
-func patternValue(value *string) *checkedText {
-	return &checkedText{value: value, kind: "REGEX", check: func(s string) (string, error) {
+// patternFlag takes a regular expression.
+func patternFlag(to *string) *parsed[string] {
+	return textFlag(to, "REGEX", func(s string) (string, error) {
 		if s == "" {
 			return "", errors.New("an empty regular expression matches everything, want one that says what")
 		}
 		return s, program.CheckPattern(s)
-	}}
+	})
 }
 
-// loraValue is a flag that takes settings of LoRA.
-func loraValue(value *string) *checkedText {
-	return &checkedText{value: value, kind: "SETTINGS", check: func(s string) (string, error) {
+// loraFlag takes settings of LoRA.
+func loraFlag(to *string) *parsed[string] {
+	return textFlag(to, "SETTINGS", func(s string) (string, error) {
 		if s == "" {
 			return "", errors.New("no settings, want some such as r=16,targets='q_proj|v_proj'")
 		}
 		_, err := program.ParseLoRA(s)
 		return s, err
-	}}
+	})
 }
 
-// confValue is a flag that takes settings of the allocator.
-func confValue(value *string) *checkedText {
-	return &checkedText{value: value, kind: "CONF", check: func(s string) (string, error) {
+// confFlag takes settings of the allocator.
+func confFlag(to *string) *parsed[string] {
+	return textFlag(to, "CONF", func(s string) (string, error) {
 		_, err := caching.ParseOptions(s)
 		return s, err
-	}}
+	})
 }
 
-// optimizerValue is a flag that takes an optimizer.
-func optimizerValue(value *string) *checkedText {
-	names := func() []string { return torch.Optimizers }
-	return &checkedText{value: value, kind: "NAME", names: names, check: func(typed string) (string, error) {
+// optimizerFlag takes an optimizer.
+func optimizerFlag(to *string) *parsed[string] {
+	v := textFlag(to, "NAME", func(typed string) (string, error) {
 		s, err := spelling.Optimizer(typed)
 		if err != nil {
 			return "", err
@@ -271,12 +257,14 @@ func optimizerValue(value *string) *checkedText {
 			return "", unknownName(s, plainNames(torch.Optimizers))
 		}
 		return s, nil
-	}}
+	})
+	v.names = func() []string { return torch.Optimizers }
+	return v
 }
 
-// gpuValue is a flag that takes a known GPU, or "auto".
-func gpuValue(value *string) *checkedText {
-	return &checkedText{value: value, kind: "NAME", names: gpuNames, check: func(s string) (string, error) {
+// gpuFlag takes a known GPU, or "auto".
+func gpuFlag(to *string) *parsed[string] {
+	v := textFlag(to, "NAME", func(s string) (string, error) {
 		if strings.EqualFold(s, "auto") {
 			return "auto", nil
 		}
@@ -289,7 +277,9 @@ func gpuValue(value *string) *checkedText {
 			return "", unknownGPU()
 		}
 		return g.ID, nil
-	}}
+	})
+	v.names = gpuNames
+	return v
 }
 
 // unknownGPU says which GPUs there are. No other name is proposed: a card of nearly the same name may have more memory.
@@ -329,19 +319,11 @@ func plainNames(names []string) (out []string) {
 // completeNames offers the names that a command's flags take.
 func completeNames(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		var names []string
-		switch v := f.Value.(type) {
-		case *oneOf:
-			names = v.names
-		case *checkedText:
-			if v.names != nil {
-				names = v.names()
-			}
-		}
-		if names == nil {
+		v, ok := f.Value.(*parsed[string])
+		if !ok || v.names == nil {
 			return
 		}
 		// That a flag has completions already is the only error, and no harm.
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(v.names(), cobra.ShellCompDirectiveNoFileComp))
 	})
 }

@@ -42,7 +42,7 @@ func (p *podNeed) need(bytes uint64, gpus int) *kubernetes.Need {
 // k8sCommand writes a job's need into Kubernetes manifests.
 func k8sCommand(e *env) *cobra.Command {
 	var model subject
-	var count rangeValue
+	var count gpuCount
 	var p podNeed
 	file, image, name := "", "pytorch/pytorch", "train"
 	cmd := &cobra.Command{
@@ -70,7 +70,7 @@ rest.`,
 			if file != "" && (len(command) > 0 || cmd.Flags().Changed("image") || cmd.Flags().Changed("name")) {
 				return usagef("k8s: --file has the job: no COMMAND, --image or --name beside it")
 			}
-			need := p.need(bytes+uint64(model.margin), count.least())
+			need := p.need(bytes+model.margin, count.least())
 			job, err := kubernetes.Encode(kubernetes.Job(name, image, command))
 			if err == nil && file != "" {
 				job, err = readManifest(e, file)
@@ -86,7 +86,7 @@ rest.`,
 		},
 	}
 	addFlags(cmd.Flags(), []flagRow{
-		{"count n", 0, &count, "how many GPUs"},
+		{"count n", 0, gpuCountFlag(&count), "how many GPUs"},
 		{"file", 0, &file, "manifests to write the need into; - for standard input"},
 		{"image", 0, &image, "the image of the Job that is printed without --file"},
 		{"name", 0, &name, "the name of that Job"},

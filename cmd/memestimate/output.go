@@ -34,9 +34,11 @@ type output struct {
 
 // flags adds --format with these choices, and --output.
 func (o *output) flags(fs *pflag.FlagSet, formats ...string) {
-	o.formats = formats
-	fs.StringVarP(&o.format, "format", "f", formats[0], "the `FORM`: "+strings.Join(formats, ", "))
-	fs.StringVarP(&o.file, "output", "o", "", "write the result to this `FILE`, whole or not at all")
+	o.format, o.formats = formats[0], formats
+	addFlags(fs, []flagRow{
+		{"format f", 0, &o.format, "the `FORM`: " + strings.Join(formats, ", ")},
+		{"output o", 0, &o.file, "write the result to this `FILE`, whole or not at all"},
+	})
 }
 
 // check refuses a format that the command does not have, and an output that is one of the files that the command reads.

@@ -30,7 +30,7 @@ type launch struct {
 	model   subject
 	gpus    gpuSource
 	choice  choice
-	wait    waitValue
+	wait    waiting
 	print   bool
 	format  string
 	verbose bool
@@ -70,7 +70,7 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 	l.model.needFlags(fs)
 	l.format = "text"
 	addFlags(fs, []flagRow{
-		{"wait", 0, &l.wait, "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)"},
+		{"wait", 0, waitFlag(&l.wait), "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)"},
 		{"print", 0, &l.print, "say what would be chosen now, and neither hold nor run anything"},
 		{"format f", 0, &l.format, "form of --print: text, json"},
 		{"verbose v", 0, &l.verbose, "say on stderr what was chosen and where it is reserved"},
@@ -116,8 +116,10 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 		return r, nil, err
 	}
 	dash := cmd.ArgsLenAtDash()
-	if cmd.Flags().Changed("wait") && l.wait.timeout == 0 && len(args) > 0 && dash != 0 && l.wait.Set(args[0]) == nil {
-		args, dash = args[1:], dash-1 // --wait 30m: pflag leaves the time to the arguments
+	if l.wait.set && l.wait.timeout == 0 && len(args) > 0 && dash != 0 {
+		if w, err := readWait(args[0]); err == nil { // --wait 30m: pflag leaves the time to the arguments
+			args, dash, l.wait = args[1:], dash-1, w
+		}
 	}
 	args, usage := l.model.take("run", cmd.UseLine(), args, dash)
 	if usage != nil {
@@ -138,7 +140,7 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 		return r, nil, usagef("run: --format goes with --print")
 	}
 	r.Bytes, err = l.model.asked(e, cmd)
-	r.Margin = uint64(l.model.margin)
+	r.Margin = l.model.margin
 	return r, args, err
 }
 

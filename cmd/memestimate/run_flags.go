@@ -11,127 +11,85 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/devices"
-	"github.com/memestimate/memestimate/report"
-	"github.com/memestimate/memestimate/spelling"
 )
 
-// A sizeValue is a flag that holds bytes.
-type sizeValue uint64
-
-func (v *sizeValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return report.Size(int64(*v))
-}
-func (v *sizeValue) Type() string { return "SIZE" }
-func (v *sizeValue) Set(s string) error {
-	n, err := spelling.Size(s)
-	if err == nil {
-		*v = sizeValue(n)
-	}
-	return err
-}
-
-// A limitValue is a flag that holds the bytes to keep within. None is no limit that one could mean.
-type limitValue uint64
-
-func (v *limitValue) String() string { return (*sizeValue)(v).String() }
-func (v *limitValue) Type() string   { return "SIZE" }
-func (v *limitValue) Set(s string) error {
-	err := (*sizeValue)(v).Set(s)
-	if err == nil && *v == 0 {
-		return fmt.Errorf("%q leaves no memory to ask for, want a size such as 24GiB", s)
-	}
-	return err
-}
-
-// A waitValue is the flag --wait[=TIMEOUT].
-type waitValue struct {
+// A waiting is the value of --wait[=TIMEOUT].
+type waiting struct {
 	set     bool
-	timeout time.Duration
+	timeout time.Duration // 0 is forever
 }
 
-func (v *waitValue) String() string {
-	if v.timeout == 0 {
-		return ""
-	}
-	return v.timeout.String()
-}
-func (v *waitValue) Type() string { return "TIMEOUT" }
-func (v *waitValue) Set(s string) error {
-	*v = waitValue{set: true}
+func readWait(s string) (waiting, error) {
 	if s == "forever" {
-		return nil
+		return waiting{set: true}, nil
 	}
 	d, err := time.ParseDuration(s)
 	if n, errN := strconv.ParseFloat(s, 64); errN == nil && n < 1e9 { // seconds, as timeout(1)
 		d, err = time.Duration(n*float64(time.Second)), nil
 	}
 	if err != nil || d <= 0 {
-		return fmt.Errorf("%q is not a time such as 90s, 30m or 2h", s)
+		return waiting{}, fmt.Errorf("%q is not a time such as 90s, 30m or 2h", s)
 	}
-	v.timeout = d
-	return nil
+	return waiting{true, d}, nil
 }
 
-// A rangeValue is a number of GPUs, or a range of numbers: N or N-M. Its zero value is 1.
-type rangeValue struct{ from, most int }
-
-func (v *rangeValue) least() int { return max(v.from, 1) }
-
-func (v *rangeValue) String() string {
-	switch {
-	case v.from == 0:
-		return ""
-	case v.most > v.from:
-		return fmt.Sprintf("%d-%d", v.from, v.most)
-	}
-	return strconv.Itoa(v.from)
-}
-func (v *rangeValue) Type() string { return "N" }
-func (v *rangeValue) Set(s string) error {
-	low, high, isRange := strings.Cut(s, "-")
-	from, err := strconv.Atoi(low)
-	most := from
-	if isRange && err == nil {
-		most, err = strconv.Atoi(high)
-	}
-	if err != nil || from < 1 || most < from {
-		return fmt.Errorf("%q is not a number of GPUs such as 2, or 2-4", s)
-	}
-	*v = rangeValue{from, most}
-	return nil
+func waitFlag(to *waiting) *parsed[waiting] {
+	return &parsed[waiting]{to: to, kind: "TIMEOUT", read: readWait, show: func(w waiting) string {
+		if w.timeout == 0 {
+			return ""
+		}
+		return w.timeout.String()
+	}}
 }
 
-// A percentValue is a flag from 0 to 100, with or without a percent sign.
-type percentValue struct {
-	set     bool
-	percent int
+// A gpuCount is a number of GPUs, or a range of numbers. The zero gpuCount is 1.
+type gpuCount struct{ from, most int }
+
+func (c gpuCount) least() int { return max(c.from, 1) }
+
+// gpuCountFlag takes N or N-M.
+func gpuCountFlag(to *gpuCount) *parsed[gpuCount] {
+	return &parsed[gpuCount]{to: to, kind: "N", read: func(s string) (gpuCount, error) {
+		low, high, isRange := strings.Cut(s, "-")
+		from, err := strconv.Atoi(low)
+		most := from
+		if isRange && err == nil {
+			most, err = strconv.Atoi(high)
+		}
+		if err != nil || from < 1 || most < from {
+			return gpuCount{}, fmt.Errorf("%q is not a number of GPUs such as 2, or 2-4", s)
+		}
+		return gpuCount{from, most}, nil
+	}, show: func(c gpuCount) string {
+		if c.most > c.from {
+			return fmt.Sprintf("%d-%d", c.from, c.most)
+		}
+		return unlessZero(c.from)
+	}}
 }
 
-func (v *percentValue) String() string {
-	if !v.set {
-		return ""
-	}
-	return strconv.Itoa(v.percent)
-}
-func (v *percentValue) Type() string { return "PERCENT" }
-func (v *percentValue) Set(s string) error {
-	n, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
-	if err != nil || n < 0 || n > 100 {
-		return fmt.Errorf("%q is not a percentage from 0 to 100", s)
-	}
-	*v = percentValue{true, n}
-	return nil
+// percentFlag takes 0 to 100, with or without a percent sign.
+func percentFlag(to **int) *parsed[*int] {
+	return &parsed[*int]{to: to, kind: "PERCENT", read: func(s string) (*int, error) {
+		n, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
+		if err != nil || n < 0 || n > 100 {
+			return nil, fmt.Errorf("%q is not a percentage from 0 to 100", s)
+		}
+		return &n, nil
+	}, show: func(n *int) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.Itoa(*n)
+	}}
 }
 
 // A choice is the flags that say which GPUs a command may have.
 type choice struct {
-	minFree     sizeValue
-	minTotal    sizeValue
-	utilization percentValue
-	count       rangeValue
+	minFree     uint64
+	minTotal    uint64
+	utilization *int // nil is no limit
+	count       gpuCount
 	policy      string
 	exclude     []string
 	gpuType     string
@@ -141,10 +99,10 @@ type choice struct {
 func (c *choice) flags(fs *pflag.FlagSet) {
 	c.policy = "best-fit"
 	addFlags(fs, []flagRow{
-		{"min-free", 0, &c.minFree, "pass over GPUs with less available, however little is needed"},
-		{"min-total", 0, &c.minTotal, "pass over GPUs with less memory in all"},
-		{"max-utilization", 0, &c.utilization, "pass over GPUs that are busy for more percent of the time"},
-		{"count n", 0, &c.count, "how many GPUs, or at least and at most so many, as 2-4 (default 1)"},
+		{"min-free", 0, bytesFlag(&c.minFree), "pass over GPUs with less available, however little is needed"},
+		{"min-total", 0, bytesFlag(&c.minTotal), "pass over GPUs with less memory in all"},
+		{"max-utilization", 0, percentFlag(&c.utilization), "pass over GPUs that are busy for more percent of the time"},
+		{"count n", 0, gpuCountFlag(&c.count), "how many GPUs, or at least and at most so many, as 2-4 (default 1)"},
 		{"policy", 0, &c.policy, "which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first"},
 		{"exclude", 0, &c.exclude,
 			"a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again"},
@@ -156,7 +114,7 @@ func (c *choice) flags(fs *pflag.FlagSet) {
 // list asks for the devices, and for how busy they are where that matters.
 func (c *choice) list(s *devices.Session) ([]devices.Device, error) {
 	ds, err := s.List()
-	if err == nil && c.utilization.set {
+	if err == nil && c.utilization != nil {
 		s.Observe(ds)
 	}
 	return ds, err
@@ -165,12 +123,9 @@ func (c *choice) list(s *devices.Session) ([]devices.Device, error) {
 // request returns the flags as the library takes them.
 func (c *choice) request(e *env) (devices.Request, error) {
 	r := devices.Request{
-		MinFree: uint64(c.minFree), MinTotal: uint64(c.minTotal), Count: c.count.least(), AtMost: c.count.most,
-		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e),
+		MinFree: c.minFree, MinTotal: c.minTotal, Count: c.count.least(), AtMost: c.count.most,
+		Exclude: c.exclude, MaxUtilization: c.utilization, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e),
 		Held: e.getenv(devices.HeldVariable),
-	}
-	if c.utilization.set {
-		r.MaxUtilization = &c.utilization.percent
 	}
 	var err error
 	if r.Policy, err = devices.ParsePolicy(c.policy); err != nil {

@@ -14,8 +14,8 @@ type subject struct {
 	settings settings
 	arg      string // "" when none was given
 	sure     confidenceFlag
-	need     limitValue
-	margin   sizeValue
+	need     uint64
+	margin   uint64
 }
 
 func (m *subject) flags(fs *pflag.FlagSet) { m.settings.flags(fs) }
@@ -23,8 +23,8 @@ func (m *subject) flags(fs *pflag.FlagSet) { m.settings.flags(fs) }
 // needFlags are the flags of a command that asks for what the MODEL takes.
 func (m *subject) needFlags(fs *pflag.FlagSet) {
 	addFlags(fs, []flagRow{
-		{"need", 0, &m.need, "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL"},
-		{"margin", 0, &m.margin, "memory that must be there beyond that"},
+		{"need", 0, limitFlag(&m.need), "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL"},
+		{"margin", 0, bytesFlag(&m.margin), "memory that must be there beyond that"},
 	})
 	m.flags(fs)
 	m.sure.flags(fs, "the figure of the MODEL's estimate that is asked for")
@@ -41,7 +41,7 @@ func (m *subject) asked(e *env, cmd *cobra.Command) (uint64, error) {
 	case m.arg == "" && modelFlag(cmd) != "":
 		return 0, usagef("%s: --%s goes with a MODEL", cmd.Name(), modelFlag(cmd))
 	case m.arg == "":
-		return uint64(m.need), nil
+		return m.need, nil
 	}
 	r, err := m.estimate(e, cmd.CommandPath())
 	if err != nil {

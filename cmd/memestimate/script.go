@@ -30,9 +30,11 @@ type recorder struct {
 }
 
 func (r *recorder) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&r.python, "python", "", "the Python to record with, a `PATH` or an environment's folder; by default that\n"+
-		"of the active environment, else python3")
-	fs.StringVar(&r.keep, "recording", "", "keep the recording in this `FILE`, by custom *.mrec")
+	addFlags(fs, []flagRow{
+		{"python", 0, &r.python, "the Python to record with, a `PATH` or an environment's folder; by default that\n" +
+			"of the active environment, else python3"},
+		{"recording", 0, &r.keep, "keep the recording in this `FILE`, by custom *.mrec"},
+	})
 	r.own = pflag.NewFlagSet("", pflag.ContinueOnError)
 	r.settings.flags(r.own)
 	for _, name := range []string{"gpu", "memory-limit", "alloc-conf", "strict"} {
@@ -111,14 +113,16 @@ torchrun, accelerate launch, deepspeed, fabric run, python -m.`,
 	prepare(e, cmd)
 	fs := cmd.Flags()
 	r.flags(fs)
-	fs.IntVar(&steps, "steps", steps, "end after so many training steps, and record each; 0: never (by default until the script\n"+
-		"ends, without steps that are like others)")
-	fs.Float64Var(&seconds, "seconds", seconds, "end after so long, where no --steps are given; 0: never")
-	fs.IntVar(&world, "world-size", world, "processes of the job; a launcher says it too")
-	fs.IntVar(&rank, "rank", rank, "which of them is recorded")
-	fs.BoolVar(&computed, "real", false, "compute on the CPU, too, for steps that depend on values; takes its time")
-	fs.BoolVar(&once, "once", false, "do not run the script again to see what the answers to its questions decide")
-	fs.BoolVar(&eager, "no-compile", false, "run eagerly what the script compiles")
+	addFlags(fs, []flagRow{
+		{"steps", 0, &steps, "end after so many training steps, and record each; 0: never (by default until the script\n" +
+			"ends, without steps that are like others)"},
+		{"seconds", 0, &seconds, "end after so long, where no --steps are given; 0: never"},
+		{"world-size", 0, &world, "processes of the job; a launcher says it too"},
+		{"rank", 0, &rank, "which of them is recorded"},
+		{"real", 0, &computed, "compute on the CPU, too, for steps that depend on values; takes its time"},
+		{"once", 0, &once, "do not run the script again to see what the answers to its questions decide"},
+		{"no-compile", 0, &eager, "run eagerly what the script compiles"},
+	})
 	fs.SetInterspersed(false)
 	return cmd
 }

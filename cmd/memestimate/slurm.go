@@ -42,27 +42,27 @@ func (j *slurmJob) sizes() (cluster.Sizes, error) {
 // A slurmJob is a slurm command as the command line describes it.
 type slurmJob struct {
 	model      subject
-	count      rangeValue
+	count      gpuCount
 	share      bool
 	format     string
 	site       string
 	partition  string
 	constraint []string
-	host       sizeValue
+	host       uint64
 	options    []string
 }
 
 func (j *slurmJob) flags(fs *pflag.FlagSet) {
 	j.format = "text"
 	addFlags(fs, []flagRow{
-		{"count n", 0, &j.count, "how many GPUs"},
+		{"count n", 0, gpuCountFlag(&j.count), "how many GPUs"},
 		{"share", 0, &j.share, "a part of a GPU will do: ask for shards where the cluster has them"},
 		{"format f", 0, &j.format, "form of the answer: text, json"},
 		{"site", 0, &j.site, "YAML file with the memory of the cluster's GPUs by name, where names do not tell:\n" +
 			"gpus: {big: 79GiB, vram40: 39GiB}"},
 		{"partition", 0, &j.partition, "Slurm's partition; the default one otherwise"},
 		{"constraint", 0, &j.constraint, "a feature that Slurm's nodes must have; may be given again"},
-		{"mem", 0, &j.host,
+		{"mem", 0, bytesFlag(&j.host),
 			"memory of the host that the job takes on each node (default: what a MODEL's parameters suggest)"},
 		{"slurm-option", 0, &j.options, "an option handed on to Slurm, such as --time=2:00:00; may be given again"},
 	})
@@ -101,7 +101,7 @@ request, 1 no node could hold the job even if it were idle, 4 the cluster cannot
 			if err != nil {
 				return err
 			}
-			bytes += uint64(j.model.margin)
+			bytes += j.model.margin
 			r, err := j.ask(e, bytes)
 			if err != nil {
 				return err
@@ -175,7 +175,7 @@ func (j *slurmJob) ask(e *env, bytes uint64) (*slurm.Request, error) {
 	if err != nil {
 		return nil, fail(exitDevice, "slurm: %w", err)
 	}
-	need := slurm.Need{Bytes: bytes, GPUs: j.count.least(), Host: uint64(j.host), Share: j.share,
+	need := slurm.Need{Bytes: bytes, GPUs: j.count.least(), Host: j.host, Share: j.share,
 		Partition: j.partition, Constraint: j.constraint}
 	guess := need.Host == 0 && j.model.arg != ""
 	if guess {

@@ -20,9 +20,9 @@ type stepFlags struct {
 	zero    string
 	scaler  string
 	gpu     string
-	limit   limitValue
-	bucket  limitValue
-	nccl    limitValue
+	limit   uint64
+	bucket  uint64
+	nccl    uint64
 	reshard bool
 	given   *pflag.FlagSet // the flags, to see which of them were given
 }
@@ -109,7 +109,7 @@ func kindOf(d *devices.Device) gpu.Device {
 
 // questions are the flags of the main command alone: what else to answer.
 type questions struct {
-	budget limitValue
+	budget uint64
 	sure   confidenceFlag
 	whatIf bool
 	ways   bool
@@ -126,16 +126,19 @@ type questions struct {
 }
 
 func (a *questions) flags(fs *pflag.FlagSet) {
-	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
+	addFlags(fs, []flagRow{
+		{"budget", 0, limitFlag(&a.budget),
+			"fail, with exit code 1, when the run takes more memory on the device than this"},
+		{"what-if", 0, &a.whatIf,
+			"simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long"},
+		{"ways", 0, &a.ways,
+			"how the training step fits the --gpu or --budget: precisions, optimizers, checkpointed blocks and\n" +
+				"several GPUs, each simulated, the cheapest first"},
+		{"snapshot", 0, &a.snapshot,
+			"write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot"},
+		{"stats", 0, &a.stats, "print the figures of torch.cuda.memory_stats after the run"},
+	})
 	a.sure.flags(fs, "the figure that --budget and --gpu are held against")
-	fs.BoolVar(&a.whatIf, "what-if", false,
-		"simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
-	fs.BoolVar(&a.ways, "ways", false,
-		"how the training step fits the --gpu or --budget: precisions, optimizers, checkpointed blocks and\n"+
-			"several GPUs, each simulated, the cheapest first")
-	fs.StringVar(&a.snapshot, "snapshot", "",
-		"write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot")
-	fs.BoolVar(&a.stats, "stats", false, "print the figures of torch.cuda.memory_stats after the run")
 	a.look.flags(fs)
 }
 

@@ -57,7 +57,8 @@ command cannot be started, 127 when there is none. Signals are passed on to the 
 	t.gpus.flags(cmd.Flags())
 	t.model.flags(cmd.Flags())
 	t.out.flags(cmd.Flags(), "text", "json", "csv")
-	cmd.Flags().DurationVar(&t.interval, "interval", 20*time.Millisecond, "time between two samples")
+	t.interval = 20 * time.Millisecond
+	addFlags(cmd.Flags(), []flagRow{{"interval", 0, &t.interval, "time between two samples"}})
 	return cmd
 }
 

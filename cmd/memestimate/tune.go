@@ -138,26 +138,28 @@ recorded as well; --no-ways leaves them out. Answers are kept in ~/.cache/memest
 
 func (t *tuner) flags(fs *pflag.FlagSet) {
 	w := &t.way
-	fs.VarP((*batchValue)(&w.Batch), "batch", "b", "sequences, or images, in a batch")
-	fs.Var((*sizesValue)(&t.seqs), "seq", "tokens in a sequence; by default 2048, or as many as the model takes.\n"+
-		"Of several, 2048,4096,8192, the others are in the table of ways")
-	fs.StringVar(&w.LoRA, "lora", "", "train adapters of this `RANK`, as PEFT's LoraConfig: 16, or\n"+
-		"r=16,targets=all-linear")
-	fs.StringVar(&w.QLoRA, "qlora", "", "the same beside weights of 4 bits: nf4 with double quantization")
-	fs.BoolVar(&w.Checkpoint, "checkpoint", false, "recompute activations: gradient_checkpointing_enable(); on with\n"+
-		"--qlora, as PEFT has it, unless --checkpoint=false")
-	fs.StringVar(&w.Optimizer, "optimizer", "adamw", "an optimizer of torch.optim, or of bitsandbytes: adamw8bit,\n"+
-		"paged_adamw_8bit, lion_8bit; adamw-fused is the Trainer's own")
-	fs.Var(&oneOf{"precision", &w.Precision, precisions}, "precision",
-		"element types; by default bf16: weights, and adapters in fp32")
-	fs.Var(&oneOf{"mode", &w.Mode, []string{"train", "infer"}}, "mode", "a training step or an inference: train, infer")
-	fs.BoolVar(&w.Compile, "compile", false, "torch.compile(model)")
-	fs.StringVar(&w.Attention, "attention", "", "attn_implementation: sdpa or eager; by default what transformers takes")
-	fs.IntVar(&t.gpus, "gpus", 1, "GPUs that train together")
-	fs.StringVar(&t.parallel, "parallel", "", "how they do")
+	w.Optimizer, t.gpus = "adamw", 1
+	addFlags(fs, []flagRow{
+		{"batch b", 0, batchFlag(&w.Batch), "sequences, or images, in a batch"},
+		{"seq", 0, sizesFlag(&t.seqs), "tokens in a sequence; by default 2048, or as many as the model takes.\n" +
+			"Of several, 2048,4096,8192, the others are in the table of ways"},
+		{"lora", 0, &w.LoRA, "train adapters of this `RANK`, as PEFT's LoraConfig: 16, or\nr=16,targets=all-linear"},
+		{"qlora", 0, &w.QLoRA, "the same beside weights of 4 bits: nf4 with double quantization"},
+		{"checkpoint", 0, &w.Checkpoint, "recompute activations: gradient_checkpointing_enable(); on with\n" +
+			"--qlora, as PEFT has it, unless --checkpoint=false"},
+		{"optimizer", 0, &w.Optimizer, "an optimizer of torch.optim, or of bitsandbytes: adamw8bit,\n" +
+			"paged_adamw_8bit, lion_8bit; adamw-fused is the Trainer's own"},
+		{"precision", 0, oneOf("precision", &w.Precision, precisions),
+			"element types; by default bf16: weights, and adapters in fp32"},
+		{"mode", 0, oneOf("mode", &w.Mode, []string{"train", "infer"}), "a training step or an inference: train, infer"},
+		{"compile", 0, &w.Compile, "torch.compile(model)"},
+		{"attention", 0, &w.Attention, "attn_implementation: sdpa or eager; by default what transformers takes"},
+		{"gpus", 0, &t.gpus, "GPUs that train together"},
+		{"parallel", 0, &t.parallel, "how they do"},
+		{"no-cache", 0, &t.noCache, "record anew, and keep nothing"},
+		{"no-ways", 0, &t.noWays, "list no other ways to train the model"},
+	})
 	_, _ = fs.MarkHidden("gpus"), fs.MarkHidden("parallel")
-	fs.BoolVar(&t.noCache, "no-cache", false, "record anew, and keep nothing")
-	fs.BoolVar(&t.noWays, "no-ways", false, "list no other ways to train the model")
 }
 
 // answerFor answers the question about a model, and then about the other ways to train it.

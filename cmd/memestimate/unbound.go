@@ -131,7 +131,7 @@ func otherFlags(given *pflag.FlagSet) (args []string) {
 			values[0] = strings.Join(v.given, ",")
 		case pflag.SliceValue:
 			values = v.GetSlice()
-		case *sizeValue, *limitValue:
+		case *parsed[uint64]:
 			values[0] = strings.ReplaceAll(values[0], " ", "")
 		}
 		for _, v := range values {

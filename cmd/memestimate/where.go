@@ -88,7 +88,7 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	s.question.Need = bytes + uint64(s.model.margin)
+	s.question.Need = bytes + s.model.margin
 	ctx, cancel := context.WithTimeout(cmd.Context(), s.timeout)
 	defer cancel()
 	a, err := prometheus.Where(ctx, s.url, s.question)
