@@ -9,8 +9,8 @@ import (
 
 // A Point is used memory at a time since the start of a Watch.
 type Point struct {
-	At   time.Duration
-	Used uint64 // the most since the point before
+	At   time.Duration `json:"seconds,format:sec"`
+	Used uint64        `json:"used_bytes"` // the most since the point before
 }
 
 // maxPoints bounds a timeline: a longer one is halved by taking pairs together, so that a command of
@@ -57,21 +57,42 @@ func (s *series) add(at time.Duration, used uint64) {
 
 // A GPUTrace is what a command took of one GPU.
 type GPUTrace struct {
-	Device    *Device
-	ByProcess bool // counts the command's processes; otherwise all that the device has
+	Label  string        `json:"-"` // of the device, as Device.Label
+	Index  int           `json:"index"`
+	UUID   string        `json:"uuid"`
+	Name   string        `json:"name"`
+	By     string        `json:"by"` // what is counted: the command's processes, or all that the device has
+	Start  uint64        `json:"start_bytes"`
+	End    uint64        `json:"end_bytes"`
+	Peak   uint64        `json:"peak_bytes"`
+	PeakAt time.Duration `json:"peak_seconds,format:sec"`
+	Used   int64         `json:"used_bytes"`   // at the end less at the start
+	Peaked int64         `json:"peaked_bytes"` // how far the peak was above both
 
-	Used             int64 // at the end less at the start
-	Peaked           int64 // how far the peak was above both
-	Samples          int
-	Start, End, Peak uint64
-	PeakAt           time.Duration
-	Timeline         []Point
-	Err              error // why there is no more of it
+	Samples  int       `json:"samples"`
+	All      *AllOfGPU `json:"all_processes,omitempty"` // when by process
+	Err      error     `json:"-"`                       // why there is no more of it
+	Error    string    `json:"error,omitempty"`         // its text
+	Timeline []Point   `json:"timeline"`
+}
 
-	// What all processes together had, and those that took memory since the start and do not belong to the command, each
-	// with the most that it had beyond the start; when ByProcess.
-	AllStart, AllPeak uint64
-	Others            []Process
+// What a GPUTrace counts.
+const (
+	ByProcess = "process"
+	ByDevice  = "device"
+)
+
+// An AllOfGPU is what all processes of a GPU had while a trace counted the command's alone.
+type AllOfGPU struct {
+	Start  uint64  `json:"start_bytes"`
+	Peak   uint64  `json:"peak_bytes"`
+	Others []Other `json:"not_counted"` // the one that took most first
+}
+
+// An Other is a process that took memory since the start and does not belong to the command.
+type Other struct {
+	PID   int    `json:"pid"`
+	Bytes uint64 `json:"grown_bytes"` // the most that it had beyond the start
 }
 
 // A Watch samples the memory that a command and what it starts take on some GPUs, by process and
@@ -85,8 +106,8 @@ type Watch struct {
 	process, device []series
 	seen            []bool // the driver told what a process of the command has there
 	errs            []error
-	before          []map[int]uint64  // by process, at the first sample
-	others          []map[int]Process // what is not the command's, at its most
+	before          []map[int]uint64 // by process, at the first sample
+	others          []map[int]uint64 // what is not the command's, by how much it has grown at most
 }
 
 // Watch begins to watch the devices, which s listed, with a first sample. Call Started when
@@ -96,7 +117,7 @@ func (s *Session) Watch(ds []Device) *Watch {
 	w := &Watch{
 		session: s, devices: ds, begun: time.Now(), process: make([]series, n), device: make([]series, n), seen: make([]bool,
 			n), errs: make([]error, n),
-		before: make([]map[int]uint64, n), others: make([]map[int]Process, n),
+		before: make([]map[int]uint64, n), others: make([]map[int]uint64, n),
 	}
 	w.Sample()
 	return w
@@ -118,7 +139,7 @@ func (w *Watch) Sample() {
 			continue
 		}
 		if w.before[i] == nil {
-			w.before[i], w.others[i] = map[int]uint64{}, map[int]Process{}
+			w.before[i], w.others[i] = map[int]uint64{}, map[int]uint64{}
 			for _, p := range procs {
 				w.before[i][p.PID] = p.Bytes
 			}
@@ -133,9 +154,8 @@ func (w *Watch) Sample() {
 			if w.tree(p.PID) {
 				sum += p.Bytes
 				w.seen[i] = true
-			} else if before := w.before[i][p.PID]; p.Bytes > before && p.Bytes-before > w.others[i][p.PID].Bytes {
-				p.Bytes -= before
-				w.others[i][p.PID] = p
+			} else if before := w.before[i][p.PID]; p.Bytes > before {
+				w.others[i][p.PID] = max(w.others[i][p.PID], p.Bytes-before)
 			}
 		}
 		w.process[i].add(at, sum)
@@ -169,25 +189,28 @@ func (w *Watch) Traces() []GPUTrace {
 	for _, seen := range w.seen {
 		named = named || seen
 	}
-	var all []GPUTrace
+	all := []GPUTrace{}
 	for i := range w.devices {
 		if named && !w.seen[i] && w.errs[i] == nil {
 			continue
 		}
-		s := &w.device[i]
-		t := GPUTrace{Device: &w.devices[i], ByProcess: w.seen[i], Err: w.errs[i]}
+		s, d := &w.device[i], &w.devices[i]
+		t := GPUTrace{Label: d.Label(), Index: d.Index, UUID: d.UUID, Name: d.Name, By: ByDevice, Err: w.errs[i]}
 		if w.seen[i] {
-			t.AllStart, t.AllPeak = s.start, s.peak
-			for _, p := range w.others[i] {
-				t.Others = append(t.Others, p)
+			t.By, t.All = ByProcess, &AllOfGPU{s.start, s.peak, []Other{}}
+			for pid, grown := range w.others[i] {
+				t.All.Others = append(t.All.Others, Other{pid, grown})
 			}
-			slices.SortFunc(t.Others, func(a, b Process) int {
-				return cmp.Or(cmp.Compare(b.Bytes, a.Bytes),
-					cmp.Compare(a.PID, b.PID))
+			slices.SortFunc(t.All.Others, func(a, b Other) int {
+				return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.PID, b.PID))
 			})
 			s = &w.process[i]
 		}
-		t.Start, t.End, t.Peak, t.PeakAt, t.Samples, t.Timeline = s.start, s.last, s.peak, s.peakAt, s.samples, s.points
+		if t.Err != nil {
+			t.Error = t.Err.Error()
+		}
+		t.Start, t.End, t.Peak, t.PeakAt, t.Samples = s.start, s.last, s.peak, s.peakAt, s.samples
+		t.Timeline = append([]Point{}, s.points...)
 		t.Used = int64(t.End) - int64(t.Start)
 		t.Peaked = max(int64(t.Peak)-int64(t.Start)-max(t.Used, 0), 0)
 		all = append(all, t)

@@ -23,7 +23,7 @@ func TestWatchByDevice(t *testing.T) {
 	if len(traces) != 2 {
 		t.Fatalf("%d traces", len(traces))
 	}
-	if g := traces[0]; g.ByProcess || g.Start != gib || g.End != 3*gib || g.Peak != 9*gib || g.Used != 2*gib ||
+	if g := traces[0]; g.By != ByDevice || g.Start != gib || g.End != 3*gib || g.Peak != 9*gib || g.Used != 2*gib ||
 		g.Peaked != 6*gib || g.Samples != 3 || len(g.Timeline) != 3 {
 		t.Errorf("GPU 0: %+v", g)
 	}

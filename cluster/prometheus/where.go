@@ -32,13 +32,16 @@ var hostLabels = []string{"Hostname", "exported_Hostname", "hostname", "node", "
 
 // A Place is a GPU or MIG instance.
 type Place struct {
-	Host, GPU, UUID, Name, Instance string
-
-	Free   uint64
-	Age    time.Duration // of the last sample
-	Since  time.Duration // for how long the job would have fitted without a break, up to the lookback
-	All    bool          // it would have fitted during the whole lookback
-	Silent bool          // it had samples, and has none now
+	Host     string        `json:"host"`
+	GPU      string        `json:"gpu"`
+	UUID     string        `json:"uuid"`
+	Name     string        `json:"name"`
+	Instance string        `json:"mig_instance,omitempty"`
+	Free     uint64        `json:"free_bytes"`
+	Age      time.Duration `json:"age_seconds,format:sec"`      // of the last sample
+	Since    time.Duration `json:"fits_for_seconds,format:sec"` // without a break, up to the lookback
+	All      bool          `json:"fits_for_longer"`             // it would have fitted during the whole lookback
+	Silent   bool          `json:"silent,omitempty"`            // it had samples, and has none now
 }
 
 // An Answer is the places by what they can do for the job.
@@ -99,7 +102,7 @@ func where(ctx context.Context, server *server, q Question, now time.Time) (*Ans
 			split[s.Metric["UUID"]] = true
 		}
 	}
-	a := &Answer{}
+	a := &Answer{Fit: []Place{}, Short: []Place{}, Stale: []Place{}}
 	for _, s := range past {
 		p := place(s.Metric, q.Host)
 		if len(s.Values) == 0 || p.Instance == "" && split[p.UUID] || q.Type != nil && !q.Type(p.Name) {

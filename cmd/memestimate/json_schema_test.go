@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	infer "github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -51,6 +52,7 @@ var jsonForms = map[string]struct {
 // otherwise are the schemas of types that write themselves, and of those that may be several.
 var otherwise = map[reflect.Type]*infer.Schema{
 	reflect.TypeFor[estimate.Statistics](): {Type: "object", AdditionalProperties: &infer.Schema{Type: "integer"}},
+	reflect.TypeFor[time.Duration]():       {Type: "number"},
 	reflect.TypeFor[[]byte]():              {Types: []string{"null", "string"}, ContentEncoding: "base64"},
 }
 

@@ -4,7 +4,6 @@ package main
 
 import (
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -75,10 +74,10 @@ rest.`,
 			if err == nil && file != "" {
 				job, err = readManifest(e, file)
 			}
-			if err == nil {
-				job, err = need.Patch(job)
-			}
 			if err != nil {
+				return err
+			}
+			if job, err = need.Patch(job); err != nil {
 				return fail(exitInput, "k8s: %s: %w", quoteArg(file), err)
 			}
 			o := output{format: "text"}
@@ -100,14 +99,8 @@ rest.`,
 const maxManifest = 8 << 20
 
 func readManifest(e *env, file string) ([]byte, error) {
-	in := e.stdin
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, cause(err)
-		}
-		defer f.Close()
-		in = f
+	if file == "-" {
+		return io.ReadAll(io.LimitReader(e.stdin, maxManifest))
 	}
-	return io.ReadAll(io.LimitReader(in, maxManifest))
+	return readSmall(file, maxManifest, "a manifest")
 }

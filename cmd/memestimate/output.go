@@ -87,12 +87,12 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 			withHint("--output run.html, or --output -")
 	}
 	if width := o.width(e); width > 0 && o.format == "text" && !o.folded {
-		var result blocks
+		var result strings.Builder
 		if err := render(&result); err != nil {
 			return err
 		}
-		folded := []byte(report.Fold(string(result.join()), width))
-		render = func(w io.Writer) error { _, err := w.Write(folded); return err }
+		folded := report.Fold(result.String(), width)
+		render = func(w io.Writer) error { _, err := io.WriteString(w, folded); return err }
 	}
 	var failed error // the result, not where it goes
 	send := func(w io.Writer) error {
@@ -123,10 +123,9 @@ type held struct {
 	most  int
 	ascii bool // it is JSON: see asciiJSON
 
-	blocks blocks
-	n      int    // bytes in them
-	begun  []byte // of a character whose end is not there yet
-	err    error  // of writing
+	kept  bytes.Buffer
+	begun []byte // of a character whose end is not there yet
+	err   error  // of writing
 }
 
 // Write fails where writing on did.
@@ -150,16 +149,11 @@ func (h *held) Write(p []byte) (int, error) {
 }
 
 func (h *held) add(p []byte) {
-	_, _ = h.blocks.Write(p) // which never fails
-	if h.n += len(p); h.n > h.most {
+	h.kept.Write(p)
+	if h.kept.Len() > h.most {
 		h.most = blockSize
-		h.flush()
+		_, h.err = h.kept.WriteTo(h.to)
 	}
-}
-
-func (h *held) flush() {
-	h.err = h.blocks.writeTo(h.to)
-	h.blocks, h.n = nil, 0
 }
 
 // end writes what is left.
@@ -168,7 +162,7 @@ func (h *held) end() error {
 		h.add([]byte(asciiJSON(string(h.begun))))
 	}
 	if h.err == nil {
-		h.flush()
+		_, h.err = h.kept.WriteTo(h.to)
 	}
 	return h.err
 }
@@ -185,36 +179,6 @@ func wholeRunes(p []byte) int {
 	}
 	return len(p)
 }
-
-// blocks gather what is written, without moving what is there already: a table may have megabytes.
-type blocks [][]byte
-
-// Write never fails.
-func (b *blocks) Write(p []byte) (int, error) {
-	n := len(p)
-	if k := len(*b) - 1; k >= 0 {
-		last := (*b)[k]
-		room := min(cap(last)-len(last), len(p))
-		(*b)[k] = append(last, p[:room]...)
-		p = p[room:]
-	}
-	if len(p) > 0 {
-		*b = append(*b, append(make([]byte, 0, max(len(p), blockSize)), p...))
-	}
-	return n, nil
-}
-
-// writeTo writes them one after the other.
-func (b blocks) writeTo(w io.Writer) error {
-	for _, block := range b {
-		if _, err := w.Write(block); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b blocks) join() []byte { return bytes.Join(b, nil) }
 
 // putFile is writeFile with the error that the program ends with.
 func putFile(path string, write func(io.Writer) error) error {

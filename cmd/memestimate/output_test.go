@@ -35,7 +35,7 @@ func TestWriteFileKeepsMode(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(file, blocks{[]byte("new")}.writeTo); err != nil {
+	if err := writeFile(file, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }); err != nil {
 		t.Fatal(err)
 	}
 	st, err := os.Stat(file)
@@ -60,7 +60,7 @@ func TestWriteFileThroughLinks(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"first", "second"} {
-		if err := writeFile(filepath.Join(dir, "folder", "back"), blocks{[]byte(text)}.writeTo); err != nil {
+		if err := writeFile(filepath.Join(dir, "folder", "back"), func(w io.Writer) error { _, err := io.WriteString(w, text); return err }); err != nil {
 			t.Fatal(err)
 		}
 		if data, err := os.ReadFile(filepath.Join(dir, "folder", "new")); err != nil || string(data) != text {
@@ -70,7 +70,7 @@ func TestWriteFileThroughLinks(t *testing.T) {
 	if st, err := os.Lstat(filepath.Join(dir, "gone")); err != nil || st.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v", err)
 	}
-	if err := writeFile(filepath.Join(dir, "loop"), blocks(nil).writeTo); err == nil {
+	if err := writeFile(filepath.Join(dir, "loop"), func(io.Writer) error { return nil }); err == nil {
 		t.Error("a link to itself is written to")
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, "folder")); err != nil || len(left) != 2 {

@@ -196,9 +196,9 @@ func (t *tracing) watch(e *env, session *devices.Session, ds []devices.Device, p
 		}
 	}
 	r := &traceResult{Schema: traceForm, Command: args, ExitCode: exitCodeOf(ending),
-		Seconds: time.Since(begun).Seconds(), Interval: t.interval.Seconds(), by: "device"}
+		Seconds: time.Since(begun).Seconds(), Interval: t.interval.Seconds()}
 	w.Settle(settleLimit)
-	r.take(w.Traces())
+	r.GPUs = w.Traces()
 	return r, nil
 }
 

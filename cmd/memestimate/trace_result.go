@@ -2,10 +2,10 @@ package main
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,14 +16,13 @@ import (
 
 // A traceResult is what a traced command came to.
 type traceResult struct {
-	Schema    string      `json:"schema"`
-	Command   []string    `json:"command"`
-	ExitCode  int         `json:"exit_code"`
-	Seconds   float64     `json:"seconds"`
-	Interval  float64     `json:"interval_seconds"`
-	GPUs      []gpuTrace  `json:"gpus"`
-	Predicted *prediction `json:"predicted,omitempty"`
-	by        string
+	Schema    string             `json:"schema"`
+	Command   []string           `json:"command"`
+	ExitCode  int                `json:"exit_code"`
+	Seconds   float64            `json:"seconds"`
+	Interval  float64            `json:"interval_seconds"`
+	GPUs      []devices.GPUTrace `json:"gpus"`
+	Predicted *prediction        `json:"predicted,omitempty"`
 }
 
 // A prediction is what a model's estimate said beforehand.
@@ -36,7 +35,7 @@ type prediction struct {
 }
 
 // text sets the prediction beside the highest that was measured.
-func (p *prediction) text(w io.Writer, gpus []gpuTrace) {
+func (p *prediction) text(w io.Writer, gpus []devices.GPUTrace) {
 	fmt.Fprintf(w, "predicted for %s: %s, %s safe", report.Show(p.Model, 60), report.Size(p.Device),
 		report.Size(p.Safe))
 	measured := int64(0)
@@ -50,42 +49,11 @@ func (p *prediction) text(w io.Writer, gpus []gpuTrace) {
 	fmt.Fprintln(w)
 }
 
-type gpuTrace struct {
-	Index    int          `json:"index"`
-	UUID     string       `json:"uuid"`
-	Name     string       `json:"name"`
-	By       string       `json:"by"` // "process" or "device"
-	Start    uint64       `json:"start_bytes"`
-	End      uint64       `json:"end_bytes"`
-	Peak     uint64       `json:"peak_bytes"`
-	PeakAt   float64      `json:"peak_seconds"`
-	Used     int64        `json:"used_bytes"` // delta
-	Peaked   int64        `json:"peaked_bytes"`
-	Samples  int          `json:"samples"`
-	All      *allOfGPU    `json:"all_processes,omitempty"` // when by process
-	Error    string       `json:"error,omitempty"`
-	Timeline []tracePoint `json:"timeline"`
-	label    string
-}
-
-// An allOfGPU is what all processes of a GPU had while a trace counted the command's alone.
-type allOfGPU struct {
-	Start  uint64         `json:"start_bytes"`
-	Peak   uint64         `json:"peak_bytes"`
-	Others []otherProcess `json:"not_counted"`
-}
-
-// An otherProcess is one that took memory meanwhile and is not the command's.
-type otherProcess struct {
-	PID   int    `json:"pid"`
-	Bytes uint64 `json:"grown_bytes"`
-}
-
 // told is from how many bytes on the text tells of memory that others took.
 const told = 16 << 20
 
 // uncounted says what grew on the GPU beyond what was counted, or "".
-func (g *gpuTrace) uncounted() string {
+func uncounted(g *devices.GPUTrace) string {
 	if g.All == nil {
 		return ""
 	}
@@ -93,7 +61,7 @@ func (g *gpuTrace) uncounted() string {
 	if grown < counted+told {
 		return ""
 	}
-	s := fmt.Sprintf("GPU %s as a whole reached %s, %s above its start", g.label, report.Size(int64(g.All.Peak)),
+	s := fmt.Sprintf("%s as a whole reached %s, %s above its start", g.Label, report.Size(int64(g.All.Peak)),
 		report.Size(int64(grown)))
 	var who []string
 	for i, o := range g.All.Others {
@@ -108,46 +76,11 @@ func (g *gpuTrace) uncounted() string {
 	return s + "; not counted, for this command did not start it: " + strings.Join(who, ", ")
 }
 
-type tracePoint struct {
-	At   float64 `json:"seconds"`
-	Used uint64  `json:"used_bytes"`
-}
-
-func (r *traceResult) take(traces []devices.GPUTrace) {
-	r.GPUs = make([]gpuTrace, 0, len(traces))
-	for _, t := range traces {
-		g := gpuTrace{
-			Index: t.Device.Index, UUID: t.Device.UUID, Name: t.Device.Name, By: "device", Start: t.Start, End: t.End,
-			Peak: t.Peak, PeakAt: t.PeakAt.Seconds(),
-			Used: t.Used, Peaked: t.Peaked, Samples: t.Samples, Timeline: make([]tracePoint, 0,
-				len(t.Timeline)), label: strings.TrimPrefix(t.Device.Label(), "GPU "),
-		}
-		if t.ByProcess {
-			g.By, r.by = "process", "process"
-		}
-		if t.ByProcess {
-			g.All = &allOfGPU{t.AllStart, t.AllPeak, make([]otherProcess, 0, len(t.Others))}
-			for _, p := range t.Others {
-				g.All.Others = append(g.All.Others, otherProcess{p.PID, p.Bytes})
-			}
-		}
-		if t.Err != nil {
-			g.Error = t.Err.Error()
-		}
-		for _, p := range t.Timeline {
-			g.Timeline = append(g.Timeline, tracePoint{p.At.Seconds(), p.Used})
-		}
-		r.GPUs = append(r.GPUs, g)
-	}
-}
-
 func (r *traceResult) write(w io.Writer, e *env, o *output) error {
 	switch o.format {
 	case "json":
 		var b strings.Builder
-		enc := json.NewEncoder(&b)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(r); err != nil {
+		if err := encodeJSON(&b, r); err != nil {
 			return err
 		}
 		_, err := io.WriteString(w, asciiJSON(b.String())) // to a terminal, as a rule
@@ -173,7 +106,7 @@ func (r *traceResult) csv(w io.Writer) error {
 	c.Write([]string{"seconds", "gpu", "uuid", "by", "used_bytes"}) // Flush and Error tell
 	for _, g := range r.GPUs {
 		for _, p := range g.Timeline {
-			c.Write([]string{strconv.FormatFloat(p.At, 'f', 3, 64), g.label, g.UUID, g.By, strconv.FormatUint(p.Used, 10)})
+			c.Write([]string{strconv.FormatFloat(p.At.Seconds(), 'f', 3, 64), strings.TrimPrefix(g.Label, "GPU "), g.UUID, g.By, strconv.FormatUint(p.Used, 10)})
 		}
 	}
 	c.Flush()
@@ -185,7 +118,7 @@ const sparkWidth = 40
 
 func (r *traceResult) text(w io.Writer, e *env, width int) error {
 	how := "by process"
-	if r.by == "device" {
+	if !slices.ContainsFunc(r.GPUs, func(g devices.GPUTrace) bool { return g.By == devices.ByProcess }) {
 		how = "by device: the driver did not name the command's processes, so what others use counts too"
 	}
 	fmt.Fprintf(w, "memestimate: %s: exit code %d after %.1f s; sampled every %v, %s\n",
@@ -204,14 +137,14 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 		if t.Error != "" {
 			course += " " + t.Error
 		}
-		g.Rows = append(g.Rows, []string{t.label, printable(t.Name), report.Count(t.Used / (1 << 20)),
-			report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt), report.Count(int64(t.Samples)), course})
+		g.Rows = append(g.Rows, []string{strings.TrimPrefix(t.Label, "GPU "), printable(t.Name), report.Count(t.Used / (1 << 20)),
+			report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt.Seconds()), report.Count(int64(t.Samples)), course})
 	}
 	if err := g.Text(w, width); err != nil {
 		return err
 	}
 	for i := range r.GPUs {
-		if s := r.GPUs[i].uncounted(); s != "" {
+		if s := uncounted(&r.GPUs[i]); s != "" {
 			fmt.Fprintln(w, s)
 		}
 	}
@@ -223,7 +156,7 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 }
 
 // sparkline draws a course between its start, or its least, and its peak.
-func sparkline(points []tracePoint, start, peak uint64, blocks []rune) string {
+func sparkline(points []devices.Point, start, peak uint64, blocks []rune) string {
 	n := min(len(points), sparkWidth)
 	line := make([]rune, n)
 	least := start

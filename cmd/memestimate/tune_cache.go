@@ -190,19 +190,10 @@ func (c *answerCache) prune(folder string) {
 	}
 }
 
-// keepFile writes a file of the cache, whole or not at all.
+// keepFile writes a file of the cache, whole or not at all. That it cannot is no error.
 func keepFile(path string, data []byte) {
-	if os.MkdirAll(filepath.Dir(path), 0o700) != nil {
-		return
-	}
-	made, err := os.CreateTemp(filepath.Dir(path), ".making-")
-	if err != nil {
-		return
-	}
-	defer os.Remove(made.Name())
-	_, err = made.Write(data)
-	if closed := made.Close(); err == nil && closed == nil {
-		_ = os.Rename(made.Name(), path)
+	if os.MkdirAll(filepath.Dir(path), 0o700) == nil {
+		_ = writeFile(path, func(w io.Writer) error { _, err := w.Write(data); return err })
 	}
 }
 

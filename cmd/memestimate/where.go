@@ -132,8 +132,7 @@ func nameOf(p *prometheus.Place) string {
 
 func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 	if s.out.format == "json" {
-		return encodeJSON(w, whereJSON{whereForm, s.question.Need, placesJSON(a.Fit), placesJSON(a.Short),
-			placesJSON(a.Stale)})
+		return encodeJSON(w, whereJSON{whereForm, s.question.Need, a.Fit, a.Short, a.Stale})
 	}
 	if len(a.Fit) == 0 {
 		return nil
@@ -164,31 +163,9 @@ func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 
 // whereJSON is the answer of where.
 type whereJSON struct {
-	Schema string      `json:"schema"`
-	Need   uint64      `json:"need_bytes"`
-	Fit    []placeJSON `json:"fit"`   // the tightest first
-	Short  []placeJSON `json:"short"` // with too little memory now
-	Stale  []placeJSON `json:"stale"` // whose data is too old, or that fell silent
-}
-
-type placeJSON struct {
-	Host     string  `json:"host"`
-	GPU      string  `json:"gpu"`
-	UUID     string  `json:"uuid"`
-	Name     string  `json:"name"`
-	Instance string  `json:"mig_instance,omitempty"`
-	Free     uint64  `json:"free_bytes"`
-	Age      float64 `json:"age_seconds"`
-	Since    float64 `json:"fits_for_seconds"`
-	Longer   bool    `json:"fits_for_longer"`
-	Silent   bool    `json:"silent,omitempty"`
-}
-
-func placesJSON(ps []prometheus.Place) []placeJSON {
-	out := make([]placeJSON, 0, len(ps))
-	for _, p := range ps {
-		out = append(out, placeJSON{p.Host, p.GPU, p.UUID, p.Name, p.Instance, p.Free, p.Age.Seconds(),
-			p.Since.Seconds(), p.All, p.Silent})
-	}
-	return out
+	Schema string             `json:"schema"`
+	Need   uint64             `json:"need_bytes"`
+	Fit    []prometheus.Place `json:"fit"`   // the tightest first
+	Short  []prometheus.Place `json:"short"` // with too little memory now
+	Stale  []prometheus.Place `json:"stale"` // whose data is too old, or that fell silent
 }
