@@ -1,6 +1,6 @@
 """Ask cuDNN about filters as long as their images: simulate/kernels/testdata/long_filters.csv.gz.
 
-    python3 long_filters.py OUT.csv.gz      on a GPU
+    python3 long_filters.py OUT.csv.gz [--share 0.3]      on a GPU; of so many, at random
 
 Each line is a forward pass in float32, of a square image and a filter of its size, as the gradient of a gradient makes
 them: the side, the padding, the channels, images and filters, and the engine that cuDNN names first, with the bytes of
@@ -13,6 +13,7 @@ import argparse
 import gzip
 import itertools
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from choices import OnGPU
 from memestimate.pretend import convolutions as recorded
 from memestimate.pretend import cudnn_answers
 
-SIDES = (16, 24, 28, 32, 33, 40, 48, 56, 64, 80, 96, 112, 128, 160, 224, 256)
-COUNTS = ((0, 1, 2, 3), (2, 5, 8, 16, 32, 64), (3, 64, 128, 256, 512), (64, 128, 512, 1024))
+SIDES = (8, 12, 16, 24, 28, 32, 33, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+NUMBERS = (3, 8, 16, 32, 48, 64, 96, 128, 256, 512, 1024)
+COUNTS = ((0, 1, 2, 3), (1, 2, 3, 4, 5, 8, 16, 32, 64), NUMBERS, NUMBERS)
 MOST = 1 << 28  # numbers of a tensor
 
 
@@ -33,14 +35,16 @@ def main() -> None:
     """Ask, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--share", type=float, default=1)
     args = parser.parse_args()
+    choose = random.Random(5)
     torch.zeros(1, device="cuda")
     library: Any = OnGPU(str(recorded.library()))
     device: Any = None  # the handle stands for it
     question: Any = {"allow_tf32": True, "deterministic": False}
     lines = ["side,padding,channels,images,filters,engine,bytes"]
     for side, padding, channels, images, filters in itertools.product(SIDES, *COUNTS):
-        if max(images, filters) * channels * side * side >= MOST:
+        if max(images, filters) * channels * side * side >= MOST or choose.random() > args.share:
             continue
         shapes = (images, channels, side, side), (filters, channels, side, side)
         y, ones = (images, filters, 2 * padding + 1, 2 * padding + 1), (1, 1)

@@ -157,8 +157,8 @@ func TestLongFilters(t *testing.T) {
 	}
 }
 
-// What cuDNN named first on an H100 for filters as long as their images: a transform (engine 3), as Plan says, in nine
-// of ten, and hardly ever where none ran.
+// What cuDNN named first on a GPU for filters as long as their images: a transform (engine 3) where Plan says so, in 99
+// of 100.
 func TestLongFiltersAsked(t *testing.T) {
 	rows := bytes.Split(bytes.TrimSpace(testfile.Unzipped(t, "testdata/long_filters.csv.gz")), []byte("\n"))[1:]
 	right, wrong, asked := 0, 0, 0
@@ -186,7 +186,7 @@ func TestLongFiltersAsked(t *testing.T) {
 		}
 	}
 	t.Logf("of %d, %d as asked, %d taken for transforms that are none", asked, right, wrong)
-	if asked < 4000 || right*10 < asked*9 || wrong*100 > asked {
+	if asked < 11_000 || right*100 < asked*99 || wrong*100 > asked {
 		t.Errorf("of %d, %d as asked, %d taken for transforms that are none", asked, right, wrong)
 	}
 }

@@ -250,7 +250,7 @@ func (w *convWork) winograd(size int64) int64 {
 // of w alone is transformed, or y where it has more images than both (three of testdata/searches.jsonl.gz).
 func (w *convWork) fourier(count int64) int64 {
 	side := w.square()
-	if count > 0 && w.pass != ConvBackwardWeight || side > 256 || w.groups != 1 || w.stride != 1 || w.dilation != 1 ||
+	if count > 0 && w.pass != ConvBackwardWeight || side > longestTransform || w.groups != 1 || w.stride != 1 || w.dilation != 1 ||
 		w.dims > 2 {
 		return impossible
 	}
@@ -283,14 +283,35 @@ func (w *convWork) square() int64 {
 	return side
 }
 
+// longestTransform is the side of the largest square that cuDNN transforms.
+const longestTransform = 256
+
 // longestFilter is the longest side of a filter that cuDNN's products of matrices on tensor cores take. Asked without
 // a GPU, 9.19 names engine 46 first for filters of 16 x 16 to 32 x 32, and for no longer one.
 const longestFilter = 32
 
-// fewChannels and manyImages are where cuDNN transforms a filter as long as the image: asked on an H100 about 4,864 of
-// float32 (testdata/long_filters.csv.gz) it did with 2 and 5 channels and 64 images or more, and not with 8 channels or
-// 3 images. testdata/README.md says how often that is right.
-const fewChannels, manyImages = 5, 64
+// Where cuDNN transforms a filter as long as the image, asked on a GPU about 14,000 of float32
+// (testdata/long_filters.csv.gz): the channels at most, and the images at least, where y has one pixel; and where it has
+// more, as of images with padding, the filters in so many columns at once, or few of them, decide with the images. No
+// side does up to longestTransform. Of 19 to 31 images, of 17 to 63 filters and of 129 to 255 images none was asked.
+const (
+	fewChannels, manyImages        = 5, 32
+	fewMoved                       = 3
+	fewestRows, someRows, mostRows = 64, 96, 128 // images: of whole tiles of filters, and of few filters from someRows on
+	fewColumns, columns            = 16, 64      // filters: few, and of a tile
+)
+
+// transforms reports whether cuDNN does.
+func (w *convWork) transforms() bool {
+	if w.square() > longestTransform {
+		return false
+	}
+	if w.yPixels == 1 {
+		return w.c <= fewChannels && w.batch >= manyImages
+	}
+	tiles := w.k%columns == 0 && w.batch >= fewestRows && w.batch <= mostRows
+	return w.c <= fewMoved && (tiles || w.k <= fewColumns && w.batch >= someRows)
+}
 
 // wide is what y takes in float32 where both sides of the filter are longer than that, if cuDNN transforms it, and
 // whether it does. So long a filter is an image, of which the gradient of a gradient asks
@@ -299,7 +320,8 @@ func (w *convWork) wide() (bytes int64, runs bool) {
 	if w.pass != ConvForward || w.transposed || w.last || w.elem != 4 || min(w.filterHigh, w.filterIn) <= longestFilter {
 		return 0, false
 	}
-	return w.bytes(convEngine{extra: extraFFT}), w.yPixels == 1 && w.c <= fewChannels && w.batch >= manyImages
+	bytes = w.bytes(convEngine{extra: extraFFT})
+	return bytes, bytes > 0 && w.transforms()
 }
 
 // paddedGroups is the one convolution with every group padded to a power of two
