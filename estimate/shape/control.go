@@ -17,7 +17,7 @@ var controlFamily = family{"", []op{
 
 // A Flow is how often a node runs which of its graphs.
 type Flow struct {
-	Body    *onnxload.Graph // the branch of an If that is taken; the body of a Loop, Scan or SequenceMap
+	Body    *onnxload.Graph // the branch of an If that is taken; the body of a Loop or Scan
 	Certain bool            // the condition or the number of iterations is known
 	Trips   Dim             // how often Body runs: 1 for an If
 }

@@ -219,27 +219,6 @@ func TestScan(t *testing.T) {
 	}
 }
 
-func TestSequenceMap(t *testing.T) {
-	const model = `
-		in a:2,3 b:4,5 k:7 s:seq(2,len)
-		%s
-		y z = SequenceMap list k body=&body
-		out y z
-		graph body
-		in e kk
-		p = Identity e
-		q = SequenceConstruct kk kk
-		w = ConcatFromSequence q axis=0
-		out p w`
-	r := mustInfer(t, fmt.Sprintf(model, "list = SequenceConstruct a a b"), Options{})
-	wantTypes(t, r, "y:seq(?,?)#3 z:seq(14)#3")
-	if w := flowOf(t, r, 1); !w.Trips.Equal(N(3)) || !w.Certain {
-		t.Errorf("runs %v times, %v", w.Trips, w.Certain)
-	}
-	r = mustInfer(t, fmt.Sprintf(model, "list = Identity s"), Options{})
-	wantTypes(t, r, "y:seq(2,len) z:seq(14)")
-}
-
 // Elements are followed one by one, so that a list of unlike tensors loses nothing.
 func TestSequenceElements(t *testing.T) {
 	r := mustInfer(t, `
@@ -250,12 +229,10 @@ func TestSequenceElements(t *testing.T) {
 		s = SplitToSequence x sizes axis=1
 		first = SequenceAt s zero
 		end = SequenceAt s last
-		short = SequenceErase s zero
-		rest = ConcatFromSequence short axis=1
-		more = SequenceInsert s rest zero
+		more = SequenceInsert s x zero
 		all = ConcatFromSequence more axis=-1
 		out all`, Options{})
-	wantTypes(t, r, "first:4,3 end:4,2 rest:4,7 all:4,17")
+	wantTypes(t, r, "first:4,3 end:4,2 all:4,20")
 	_, err := Infer(parseModel(t, `
 		in x:4,10
 		five = Constant value_int=5

@@ -56,8 +56,8 @@ func (r *Result) Value(id onnxload.ValueID) *Const {
 	return r.f.constant(id)
 }
 
-// Flow returns which of its graphs an If, Loop, Scan or SequenceMap runs, and how
-// often. For other nodes, and for those in a branch that is not taken, ok may be false.
+// Flow returns which of its graphs an If, Loop or Scan runs, and how often. For other nodes, and for those in a branch
+// that is not taken, ok may be false.
 func (r *Result) Flow(n *onnxload.Node) (flow Flow, ok bool) {
 	flow, ok = r.f.flows[n]
 	return flow, ok

@@ -12,12 +12,10 @@ var sequenceFamily = family{"", []op{
 	{name: "SequenceConstruct", since: 11, infer: inferSequenceConstruct},
 	{name: "SequenceEmpty", since: 11, infer: inferSequenceEmpty},
 	{name: "SequenceInsert", since: 11, infer: inferSequenceInsert},
-	{name: "SequenceErase", since: 11, infer: inferSequenceErase},
 	{name: "SequenceAt", since: 11, infer: inferSequenceAt},
 	{name: "SequenceLength", since: 11, infer: inferSequenceLength},
 	{name: "SplitToSequence", since: 11, infer: inferSplitToSequence},
 	{name: "ConcatFromSequence", since: 11, infer: inferConcatFromSequence},
-	{name: "SequenceMap", since: 17, infer: inferSequenceMap},
 }}
 
 // maxListed is how long a list may be for its elements to be followed one by one.
@@ -129,30 +127,6 @@ func inferSequenceInsert(c *call) error {
 		return nil
 	}
 	c.set(0, listed(of, Add(t.List.Len, N(1))))
-	return nil
-}
-
-func inferSequenceErase(c *call) error {
-	t, of, err := c.sequence(0)
-	if err != nil {
-		return err
-	}
-	if t.isEmpty() {
-		return fmt.Errorf("the sequence is empty")
-	}
-	at, known, err := c.placeIn(t, 1, 1)
-	if err != nil {
-		return err
-	}
-	if known {
-		c.set(0, c.inf.list(slices.Delete(slices.Clone(t.List.Types), at, at+1)))
-		return nil
-	}
-	if t.List == nil {
-		c.set(0, Sequence(of))
-		return nil
-	}
-	c.set(0, listed(of, Sub(t.List.Len, N(1))))
 	return nil
 }
 
@@ -305,67 +279,5 @@ func inferConcatFromSequence(c *call) error {
 	dims := slices.Clone(of.Shape.Dims)
 	dims[at] = sum
 	c.out(0, of.Elem, Of(dims...))
-	return nil
-}
-
-// inferSequenceMap runs its body on each element of the first sequence; further sequences
-// go along element by element, tensors are the same every time.
-func inferSequenceMap(c *call) error {
-	g, err := c.body("body", len(c.node.In), len(c.node.Out))
-	if err != nil {
-		return err
-	}
-	t, of, err := c.sequence(0)
-	if err != nil {
-		return err
-	}
-	f := c.inf
-	n := c.unknown()
-	if t.List != nil {
-		n = t.List.Len
-	}
-	ins := slices.Clone(c.ins)
-	for i, in := range ins {
-		if in.Kind == onnxload.SequenceType && in.Of != nil {
-			ins[i] = *in.Of
-		}
-	}
-	ins[0] = of
-	f.flow(c.node, Flow{g, t.List != nil && !n.Unnamed(), n})
-
-	types, followed := t.followed()
-	if !followed || len(types) == 0 || len(types)*len(g.Nodes) > maxUnroll || f.tired() {
-		if err := f.run("body", g, ins, nil); err != nil {
-			return err
-		}
-		for i, id := range g.Outputs {
-			if t.List == nil {
-				c.set(i, Sequence(f.typeOf(id)))
-			} else {
-				c.set(i, listed(f.typeOf(id), n))
-			}
-		}
-		return nil
-	}
-	outs := make([][]Type, len(g.Outputs))
-	m := f.mark()
-	for k := range types {
-		for i, in := range c.ins {
-			if each, ok := in.followed(); ok && in.Kind == onnxload.SequenceType && k < len(each) {
-				ins[i] = each[k]
-			}
-		}
-		f.rewind(m)
-		m = f.mark()
-		if err := f.run("body", g, ins, nil); err != nil {
-			return fmt.Errorf("element %d: %w", k, err)
-		}
-		for i, id := range g.Outputs {
-			outs[i] = append(outs[i], f.typeOf(id))
-		}
-	}
-	for i := range outs {
-		c.set(i, f.list(outs[i]))
-	}
 	return nil
 }

@@ -296,7 +296,7 @@ func (a *Analysis) bodies(n *onnxload.Node, f *flow) (taken *onnxload.Graph) {
 	var steps [2]int // of the best branch
 	for i := range n.Attrs {
 		for _, g := range n.Attrs[i].Graphs {
-			if n.Op != "If" && n.Op != "SequenceMap" { // which is told as not modelled where it makes anything
+			if n.Op != "If" {
 				a.Loops++
 			}
 			for _, id := range g.Inputs {
