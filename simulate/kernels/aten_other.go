@@ -1,15 +1,29 @@
 package kernels
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // atenOthers take something of their own.
 var atenOthers = []operator{
 	{"native_dropout", func(k *Kernels, c *Call) { k.makes(1, 0) }}, // the mask is there first (cuda/Dropout.cu)
 	{"roll", (*Kernels).roll}, // cuda/TensorTransformations.cu
+	{"abs", (*Kernels).ofComplex},
+	{"angle", (*Kernels).ofComplex},
 	// The zero that forward derivatives have of what does not depend has no data (ZeroTensorAllocator).
 	{"_efficientzerotensor", func(k *Kernels, c *Call) { k.leaves(0) }},
 	{"_cdist_forward", (*Kernels).distances}, // Distance.cpp
 	{"_cdist_backward", (*Kernels).distancesBackward},
+}
+
+// ofComplex is an operator whose result is real: of complex numbers it is made complex, and its real part copied
+// (unary_op_impl_with_complex_to_float_out in aten/src/ATen/native/UnaryOps.cpp).
+func (k *Kernels) ofComplex(c *Call) {
+	k.makes(0)
+	if x := c.tensor(0); x != nil && strings.HasPrefix(x.DType, "complex") {
+		k.scratch(x.Elements * x.Elem)
+	}
 }
 
 // roll is roll(self, shifts, dims): one dimension after the other, each into a tensor of its own (roll_common in

@@ -17,7 +17,7 @@ const atenPlain = `
 	clone _to_copy copy_ copy contiguous fill fill_ zero_ cat stack repeat constant_pad_nd pad flip tril triu tril_
 	triu_ rot90 _pin_memory is_pinned record_stream _local_scalar_dense item equal is_same_size
 
-	add sub rsub mul div add_ sub_ mul_ div_ neg neg_ abs abs_ sign sgn reciprocal reciprocal_ sqrt sqrt_ rsqrt
+	add sub rsub mul div add_ sub_ mul_ div_ neg neg_ abs_ sign sgn reciprocal reciprocal_ sqrt sqrt_ rsqrt
 	rsqrt_ square pow pow_ exp exp_ exp2 expm1 log log2 log10 log1p log_ sin cos tan asin acos atan sinh cosh tanh
 	tanh_ asinh acosh atanh atan2 erf erfc erfinv floor floor_ ceil ceil_ round round_ trunc frac sigmoid sigmoid_
 	logit special_xlog1py xlogy lgamma digamma hypot floor_divide remainder remainder_ fmod maximum minimum fmax
@@ -25,7 +25,7 @@ const atenPlain = `
 	masked_fill masked_fill_ eq ne lt le gt ge eq_ ne_ lt_ le_ gt_ ge_ isnan isinf isfinite isclose nan_to_num
 	nan_to_num_ logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor
 	bitwise_and_ bitwise_or_ bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ __and__ __or__ logaddexp
-	heaviside copysign sinc polar complex angle bucketize searchsorted deg2rad
+	heaviside copysign sinc polar complex bucketize searchsorted deg2rad
 
 	relu relu_ relu6 threshold threshold_ threshold_backward leaky_relu leaky_relu_ leaky_relu_backward elu elu_
 	elu_backward gelu gelu_backward silu silu_ silu_backward mish mish_ mish_backward hardswish hardswish_

@@ -1,7 +1,7 @@
 package kernels
 
-// atenProducts are the matrix products (aten/src/ATen/native/cuda/Blas.cpp). Copies of operands that BLAS cannot read
-// come before the result, the workspaces that a thread keeps once it has met its first product after it.
+// atenProducts are the matrix products (aten/src/ATen/native/cuda/Blas.cpp). Copies of operands that BLAS cannot read,
+// and the workspaces that a thread keeps once it has met its first product, come after the result.
 var atenProducts = []operator{
 	{"mm", func(k *Kernels, c *Call) { k.product(c, c.tensor(0), c.tensor(1), false) }},
 	{"bmm", func(k *Kernels, c *Call) { k.product(c, c.tensor(0), c.tensor(1), false) }},
@@ -45,8 +45,8 @@ func (k *Kernels) product(c *Call, a, b *Tensor, lt bool) {
 	if a == nil || b == nil || c.result(0).Elements == 0 && c.has(0) {
 		return
 	}
-	copies := []int{k.take(blasCopy(a)), k.take(blasCopy(b))}
 	k.makes(0)
+	copies := []int{k.take(blasCopy(a)), k.take(blasCopy(b))}
 	k.useBLAS(lt)
 	k.give(copies...)
 }

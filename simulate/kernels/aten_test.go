@@ -80,9 +80,11 @@ func TestCalls(t *testing.T) {
 			[]*Tensor{of("float32", 2, 64, 16)}, "+1024 =0 -1024"},
 		{"_cdist_backward", "default", append(tensors(turned(matrix), matrix, matrix), number(1), tensors(matrix)[0]),
 			[]*Tensor{matrix}, "+16384 =0 +1048576 -1048576 -16384"},
+		{"abs", "default", tensors(of("complex64", 8, 64)), []*Tensor{of("float32", 8, 64)}, "=0 +4096 -4096"},
+		{"abs", "default", tensors(matrix), []*Tensor{matrix}, "=0"},
 		{"mm", "default", tensors(matrix, turned(matrix)), []*Tensor{matrix}, "=0 +33554432"}, // BLAS reads both orders
 		{"mm", "default", tensors(matrix, NewTensor("float32", []int64{64, 64}, []int64{128, 2}, false)), []*Tensor{matrix},
-			"+16384 =0 +33554432 -16384"},
+			"=0 +16384 +33554432 -16384"},
 		{"addmm", "default", tensors(of("float32", 64), matrix, matrix), []*Tensor{matrix}, "=0 +33554432 +1048576"},
 		{"addmm", "default", tensors(matrix, matrix, matrix), []*Tensor{matrix}, "=0 +33554432"},
 		{"_grouped_mm", "default", tensors(of("bfloat16", 128, 64), of("bfloat16", 4, 64, 48), of("int32", 4)),
