@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,9 +18,6 @@ import (
 const programEnv = "MEMESTIMATE_TESTED_PROGRAM"
 
 func TestMain(m *testing.M) {
-	// The program goes on ignoring what it was started to ignore. Under nohup that would be the hangups that tests send:
-	// once caught here, what tests start gets them.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	if os.Getenv(programEnv) != "" {
 		os.Exit(m.Run())
 	}
