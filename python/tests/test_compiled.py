@@ -344,10 +344,17 @@ def test_timed_launches_copy_what_fits_before_the_first_of_them(optimize_mem: bo
     from memestimate.compiled.timing import Timing
 
     function = SimpleNamespace(arg_names=["in_out_ptr0", "xnumel"])
-    tuner = SimpleNamespace(configs=[1, 2], mutated_arg_names=["in_out_ptr0"], fn=function, optimize_mem=optimize_mem)
+    kind = SimpleNamespace(name="POINTWISE")
+    tuner = SimpleNamespace(
+        configs=[1, 2],
+        mutated_arg_names=["in_out_ptr0"],
+        fn=function,
+        optimize_mem=optimize_mem,
+        heuristic_type=kind,
+    )
     with memestimate.record(tmp_path / "a.mrec") as recorder:
         x = torch.empty(1 << 20, device="cuda")
-        kernel = Kernel("written_in_place", tuner, recorder, Timing(recorder))
+        kernel = Kernel("written_in_place", "", tuner, recorder, Timing(recorder), set())
         for _ in range(2):
             kernel.run(x, x.numel())
     made = [rest[-1] for rest in Recording(tmp_path / "a.mrec").of("alloc")]
@@ -387,3 +394,31 @@ def test_max_autotune_holds_what_its_trials_hold(tmp_path: Path) -> None:
     made = [rest[-1] for rest in found.of("alloc")]
     trial = [4 * 256 * 64, 4 * 64 * 32, 4 * 256 * 32]
     assert any(made[i : i + 3] == trial for i in range(len(made))), "operands and a result of their own"
+
+
+def test_a_kernel_is_timed_once_though_two_graphs_have_it(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with memestimate.record(tmp_path / "a.mrec"), torch.no_grad():
+        for _ in range(2):
+            torch.compile(lambda x: x.sin() * 2 + 1)(torch.zeros(4096, 512, device="cuda"))
+    calls = [call[0] for call in Recording(tmp_path / "a.mrec").calls()]
+    launches = [i for i, name in enumerate(calls) if name.startswith("triton::")]
+    assert len(launches) == 2
+    assert "inductor::cold_cache" in calls[: launches[0]]
+    assert "inductor::cold_cache" not in calls[launches[0] :]
+
+
+def test_a_reduction_that_needs_many_registers_is_timed(tmp_path: Path) -> None:
+    """Of one configuration a smaller one is made, where rows are many and each thread loads more than 32 numbers."""
+
+    def normed(rows: int) -> int:
+        torch._dynamo.reset()
+        with memestimate.record(tmp_path / "a.mrec", gpu="h200"), torch.no_grad():
+            parts = [torch.zeros(rows, 2048, device="cuda") for _ in range(6)]
+            torch.compile(lambda *parts: F.layer_norm(sum(parts), (2048,)))(*parts)
+        names = [call[0] for call in Recording(tmp_path / "a.mrec").calls()]
+        assert any(name.startswith("triton::triton_red") for name in names)
+        return names.count("inductor::cold_cache")
+
+    assert normed(8192) > 0
+    assert normed(64) == 0
