@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/gate/forge"
-	"github.com/memestimate/memestimate/gate/forge/forgetest"
+	"github.com/memestimate/memestimate/test/forgetest"
 )
 
 var expression = regexp.MustCompile(`\$\{\{ *([^}]*?) *\}\}`)

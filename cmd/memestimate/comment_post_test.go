@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/gate/forge"
-	"github.com/memestimate/memestimate/gate/forge/forgetest"
+	"github.com/memestimate/memestimate/test/forgetest"
 )
 
 const jobBudget = "settings: {batch: 256}\nlimits:\n  growth: 500%\nmodels: nets/*.onnx\n"

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/gate/forge"
-	"github.com/memestimate/memestimate/gate/forge/forgetest"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/forgetest"
 )
 
 // postingFaults are what may happen to the calls by which a comment is sent and a job's files are written.

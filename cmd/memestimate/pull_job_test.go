@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/gate/forge/forgetest"
+	"github.com/memestimate/memestimate/test/forgetest"
 )
 
 // A pullJob is a pull request as a runner of GitHub checks it out: one commit, the merge of its branch into a main

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/memestimate/memestimate/gate/forge/forgetest"
+	"github.com/memestimate/memestimate/test/forgetest"
 )
 
 // A wire passes bytes on to a server until so many have gone one way, and cuts the connection there.

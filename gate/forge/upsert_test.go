@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/gate/forge/forgetest"
+	"github.com/memestimate/memestimate/test/forgetest"
 )
 
 func client(api string) *Client {
