@@ -42,7 +42,7 @@ python:
 spelling:
 gate/diff: estimate estimate/recover/module
 report: estimate estimate/recover/module gate/diff
-report/page: report simulate/timeline simulate/caching
+report/page: report estimate estimate/recover/module snapshot simulate/timeline simulate/caching
 gate: estimate models onnxload recording report gate/budget gate/diff gate/forge gate/git simulate/gpu
 gate/git:
 gate/forge:

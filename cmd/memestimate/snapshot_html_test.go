@@ -48,7 +48,7 @@ func TestPredictedRun(t *testing.T) {
 		t.Errorf("levels up to %d, segments of %d with %d in use; the replay has %+v and %+v", most, segments, used,
 			r.PeakReserved, r.End)
 	}
-	measured, err := snapshotRun(s, "resnet50_seed", 0)
+	measured, err := page.Recorded(s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
