@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/snapshot/compare"
@@ -91,7 +90,7 @@ func (c *comparing) write(w io.Writer, e *env, both *compare.Comparison) error {
 	} else {
 		fmt.Fprintf(w, "model %s, measured in %s\n", report.Show(both.Model, 60), report.Show(both.File, 60))
 	}
-	for _, g := range comparisonGrids(both) {
+	for _, g := range report.Comparison(both) {
 		if _, err := fmt.Fprintf(w, "\n"); err != nil {
 			return err
 		}
@@ -103,23 +102,4 @@ func (c *comparing) write(w io.Writer, e *env, both *compare.Comparison) error {
 		fmt.Fprintln(w)
 	}
 	return report.Notes(w, both.Notes)
-}
-
-// percent says how far a prediction is off: "+1.5 %".
-func percent(d compare.Difference) string {
-	if d.Measured == 0 {
-		if d.Predicted == 0 {
-			return "0.0 %"
-		}
-		return "not measured"
-	}
-	s := strconv.FormatFloat(100*float64(d.Difference)/float64(d.Measured), 'f', 1, 64)
-	switch s {
-	case "0.0", "-0.0":
-		return "0.0 %"
-	}
-	if d.Difference > 0 {
-		s = "+" + s
-	}
-	return s + " %"
 }

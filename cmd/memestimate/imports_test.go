@@ -41,7 +41,7 @@ models:
 python:
 spelling:
 gate/diff: estimate estimate/recover/module
-report: estimate estimate/recover/module gate/diff
+report: estimate estimate/recover/module gate/diff snapshot/compare
 report/page: report estimate estimate/recover/module snapshot simulate/timeline simulate/caching
 gate: estimate models onnxload recording report gate/budget gate/diff gate/forge gate/git simulate/gpu
 gate/git:

@@ -1,23 +1,22 @@
-package main
+package report
 
 import (
 	"strconv"
 
-	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/snapshot/compare"
 )
 
-// comparisonGrids are the comparison's tables for people.
-func comparisonGrids(c *compare.Comparison) (out []*report.Grid) {
+// Comparison are the comparison's tables for people.
+func Comparison(c *compare.Comparison) (out []*Grid) {
 	add := func(first string, file bool, ds []compare.Difference) {
 		if len(ds) == 0 {
 			return
 		}
-		g := &report.Grid{Columns: []report.Column{{Title: first, File: file}, {Title: "predicted", Right: true},
+		g := &Grid{Columns: []Column{{Title: first, File: file}, {Title: "predicted", Right: true},
 			{Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true}}}
 		for _, d := range ds {
-			g.Rows = append(g.Rows, []string{d.Name, report.Size(d.Predicted), report.Size(d.Measured),
-				report.Size(d.Difference), percent(d)})
+			g.Rows = append(g.Rows, []string{d.Name, Size(d.Predicted), Size(d.Measured),
+				Size(d.Difference), off(d)})
 		}
 		out = append(out, g)
 	}
@@ -30,13 +29,13 @@ func comparisonGrids(c *compare.Comparison) (out []*report.Grid) {
 		add("layer at the peak", true, c.Layers)
 	}
 	if len(c.Tensors) > 0 {
-		g := &report.Grid{Columns: []report.Column{
+		g := &Grid{Columns: []Column{
 			{Title: "tensors at the peak, of", Right: true}, {Title: "predicted", Right: true}, {Title: "measured",
 				Right: true}, {Title: "difference", Right: true}, {Title: "layer", File: true}, {Title: "measured at", File: true},
 		}}
 		for _, t := range c.Tensors {
-			g.Rows = append(g.Rows, []string{report.Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured),
-				report.Size(t.Difference), t.Layer, t.Site})
+			g.Rows = append(g.Rows, []string{Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured),
+				Size(t.Difference), t.Layer, t.Site})
 		}
 		out = append(out, g)
 	}
@@ -50,22 +49,22 @@ func comparisonGrids(c *compare.Comparison) (out []*report.Grid) {
 const mostModules = 40
 
 // courseGrids are a step of both runs: what they hold within each module, and where they part.
-func courseGrids(c *compare.Course) (out []*report.Grid) {
+func courseGrids(c *compare.Course) (out []*Grid) {
 	if len(c.Modules) > 0 {
-		g := &report.Grid{Columns: []report.Column{
+		g := &Grid{Columns: []Column{
 			{Title: "most held, as requested, in"}, {Title: "module", File: true}, {Title: "predicted",
 				Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true},
 		}}
-		g.Rows = append(g.Rows, []string{"before the step", "", report.Size(c.Begin.Predicted),
-			report.Size(c.Begin.Measured), report.Size(c.Begin.Difference), percent(c.Begin)})
+		g.Rows = append(g.Rows, []string{"before the step", "", Size(c.Begin.Predicted),
+			Size(c.Begin.Measured), Size(c.Begin.Difference), off(c.Begin)})
 		for _, m := range c.Within(mostModules) {
-			g.Rows = append(g.Rows, []string{m.Phase, m.Name, report.Size(m.Predicted), report.Size(m.Measured),
-				report.Size(m.Difference.Difference), percent(m.Difference)})
+			g.Rows = append(g.Rows, []string{m.Phase, m.Name, Size(m.Predicted), Size(m.Measured),
+				Size(m.Difference.Difference), off(m.Difference)})
 		}
 		out = append(out, g)
 	}
 	if len(c.Partings) > 0 {
-		g := &report.Grid{Columns: []report.Column{
+		g := &Grid{Columns: []Column{
 			{Title: "part at event", Right: true}, {Title: "of"}, {Title: "predicted", Right: true}, {Title: "at most",
 				Right: true},
 			{Title: "measured", Right: true}, {Title: "at most", Right: true}, {Title: "layer",
@@ -73,8 +72,8 @@ func courseGrids(c *compare.Course) (out []*report.Grid) {
 		}}
 		for _, p := range c.Partings {
 			g.Rows = append(g.Rows, []string{
-				strconv.Itoa(p.MeasuredEvent), p.Phase, change(p.Predicted), change(p.PredictedMost), change(p.Measured),
-				change(p.MeasuredMost), p.Layer, p.Site,
+				strconv.Itoa(p.MeasuredEvent), p.Phase, Signed(p.Predicted), Signed(p.PredictedMost), Signed(p.Measured),
+				Signed(p.MeasuredMost), p.Layer, p.Site,
 			})
 		}
 		out = append(out, g)
@@ -82,10 +81,13 @@ func courseGrids(c *compare.Course) (out []*report.Grid) {
 	return out
 }
 
-// change is a size with its sign.
-func change(n int64) string {
-	if n > 0 {
-		return "+" + report.Size(n)
+// off says how far a prediction is off: "+1.5 %".
+func off(d compare.Difference) string {
+	if d.Measured == 0 {
+		if d.Predicted == 0 {
+			return "0.0 %"
+		}
+		return "not measured"
 	}
-	return report.Size(n)
+	return Change(d.Measured, d.Predicted)
 }
