@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -105,14 +104,18 @@ type pythonPackage struct {
 // unpackPython writes the Python package of this program where it is not there yet: into the cache, or where nothing
 // can be written there into a temporary folder.
 func unpackPython(e *env) (*pythonPackage, error) {
+	source, err := fs.Sub(python.Source, "src")
+	if err != nil {
+		return nil, err
+	}
 	var parts []string
-	files := map[string][]byte{}
-	err := fs.WalkDir(python.Source, "src", func(path string, d fs.DirEntry, err error) error {
+	sizes := map[string]int64{}
+	err = fs.WalkDir(source, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := python.Source.ReadFile(path)
-		files[strings.TrimPrefix(path, "src/")] = data
+		data, err := fs.ReadFile(source, path)
+		sizes[path] = int64(len(data))
 		parts = append(parts, path, string(data))
 		return err
 	})
@@ -122,11 +125,11 @@ func unpackPython(e *env) (*pythonPackage, error) {
 	p := &pythonPackage{digest: digest(parts...), delete: func() {}}
 	if cache := cacheFolder(e); cache != "" {
 		p.folder = filepath.Join(cache, "python", p.digest)
-		if whole(p.folder, files) {
+		if whole(p.folder, sizes) {
 			return p, nil
 		}
 		os.RemoveAll(p.folder) // a cleaner took some of it
-		if err := os.MkdirAll(filepath.Dir(p.folder), 0o700); err == nil && writeFolder(p.folder, files) == nil {
+		if err := os.MkdirAll(filepath.Dir(p.folder), 0o700); err == nil && writeFolder(p.folder, source) == nil {
 			return p, nil
 		}
 	}
@@ -135,7 +138,7 @@ func unpackPython(e *env) (*pythonPackage, error) {
 		return nil, fail(exitOutput, "a temporary folder: %w", cause(err))
 	}
 	p.delete = func() { os.RemoveAll(p.folder) }
-	if err := writeFiles(p.folder, files); err != nil {
+	if err := os.CopyFS(p.folder, source); err != nil {
 		p.delete()
 		return nil, fail(exitOutput, "a temporary folder: %w", cause(err))
 	}
@@ -143,13 +146,13 @@ func unpackPython(e *env) (*pythonPackage, error) {
 }
 
 // writeFolder makes a folder with files, whole or not at all. That another process has made it meanwhile is as well.
-func writeFolder(folder string, files map[string][]byte) error {
-	made, err := os.MkdirTemp(filepath.Dir(folder), "making-")
+func writeFolder(folder string, source fs.FS) error {
+	made, err := os.MkdirTemp(filepath.Dir(folder), "making-") // which others may not enter
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(made)
-	if err := writeFiles(made, files); err != nil {
+	if err := os.CopyFS(made, source); err != nil {
 		return err
 	}
 	if err := os.Rename(made, folder); err != nil {
@@ -160,28 +163,15 @@ func writeFolder(folder string, files map[string][]byte) error {
 	return nil
 }
 
-// whole reports whether all files are in a folder.
-func whole(folder string, files map[string][]byte) bool {
-	for name, data := range files {
+// whole reports whether all files of some sizes are in a folder.
+func whole(folder string, sizes map[string]int64) bool {
+	for name, size := range sizes {
 		st, err := os.Stat(filepath.Join(folder, filepath.FromSlash(name)))
-		if err != nil || st.Size() != int64(len(data)) {
+		if err != nil || st.Size() != size {
 			return false
 		}
 	}
 	return true
-}
-
-func writeFiles(folder string, files map[string][]byte) error {
-	for name, data := range files {
-		path := filepath.Join(folder, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // run runs the Python package's command line with an interpreter, in a folder or where this process is. What the

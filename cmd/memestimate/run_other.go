@@ -24,3 +24,9 @@ func become(path string, command, environ []string) error {
 func keepIgnored(bool) {}
 
 func detach(*exec.Cmd) {}
+
+// own reports whether a folder is there: on these systems a user's folder for caches is in the user's profile.
+func own(folder string) bool {
+	st, err := os.Stat(folder)
+	return err == nil && st.IsDir()
+}
