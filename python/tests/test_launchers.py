@@ -89,7 +89,9 @@ def test_what_deepspeed_starts_runs_on_the_gpu(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     (tmp_path / "train.py").write_text(
         "import sys, torch\nfrom deepspeed import get_accelerator\n"
-        "print(get_accelerator().device_name(), sys.argv[1:])\ntorch.ones(8, device=get_accelerator().device_name(0))\n"
+        "print(get_accelerator().device_name(), sys.argv[1:])\n"
+        "weight = torch.nn.Parameter(torch.ones(1 << 20, device=get_accelerator().device_name(0)))\n"
+        "weight.sum().backward()\nfrom deepspeed.ops.adam import FusedAdam\nFusedAdam([weight]).step()\n"
     )
     words = ["record", "--once", "deepspeed", "--num_gpus", "2", "train.py", "--lr", "0.1"]
     source = str(Path(__file__).parents[1] / "src")
@@ -97,6 +99,11 @@ def test_what_deepspeed_starts_runs_on_the_gpu(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "cuda ['--local_rank=0', '--lr', '0.1']" in done.stdout
+    recorded = Recording(tmp_path / "train.mrec")
+    assert recorded.peak() == pytest.approx(4 << 22, abs=4096), (
+        "weight, gradient and two states, without CUDA's compiler"
+    )
+    assert [call[0] for call in recorded.calls()].count("deepspeed::multi_tensor_adam") == 1
 
 
 RUN = "from memestimate.__main__ import main\nsys.exit(main())"
