@@ -117,6 +117,11 @@ def test_the_gradient_of_a_loss_of_logits(tmp_path: Path) -> None:
     assert names[names.index("sigmoid") :][:3] == ["sigmoid", "sub_", "mul_"]
 
 
+def test_the_gradient_of_an_angle_fills_what_it_has_made(tmp_path: Path) -> None:
+    names = calls(tmp_path / "x", lambda x: torch.atan2(x, x + 1))
+    assert names[names.index("reciprocal") :][:3] == ["reciprocal", "eq", "masked_fill_"]
+
+
 def test_one_hot_scatters_into_zeros(tmp_path: Path) -> None:
     names = calls(tmp_path / "x", lambda x: F.one_hot(x.detach().long(), 8).sum() * x)
     assert "scatter_" in names

@@ -39,8 +39,14 @@ _INTO_ZEROS = {
     aten.index_fill.int_Tensor: aten.index_fill_.int_Tensor,
     aten.index_fill.int_Scalar: aten.index_fill_.int_Scalar,
 }
-# And what binary_cross_entropy_with_logits_backward (Loss.cpp) does to what it has just made.
-_OF_LOGITS = {aten.sub.Tensor: aten.sub_.Tensor, aten.mul.Tensor: aten.mul_.Tensor}
+# And what the formulas of single nodes do to what they have just made: binary_cross_entropy_with_logits_backward of
+# Loss.cpp, and atan2_backward of FunctionsManual.cpp.
+_LOGITS = "BinaryCrossEntropyWithLogitsBackward"
+_OF_NODE = {
+    aten.sub.Tensor: (_LOGITS, aten.sub_.Tensor),
+    aten.mul.Tensor: (_LOGITS, aten.mul_.Tensor),
+    aten.masked_fill.Scalar: ("Atan2Backward", aten.masked_fill_.Scalar),
+}
 
 
 class Sums:
@@ -156,7 +162,7 @@ def _index_put(session: Session, func: OpOverload, args: Arguments, kwargs: Keyw
     return args[0]
 
 
-@handles(*_INTO_ZEROS, *_OF_LOGITS)
+@handles(*_INTO_ZEROS, *_OF_NODE)
 def _formula(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
     """What the formula of a gradient does to a tensor that it has made itself."""
     sums = session.part(Sums)
@@ -173,12 +179,12 @@ def _formula(session: Session, func: OpOverload, args: Arguments, kwargs: Keywor
         return NotImplemented
     written = _INTO_ZEROS.get(func)
     if written is None:
+        name, written = _OF_NODE[func]
         other = args[1]
-        if not node[0].startswith("BinaryCrossEntropyWithLogitsBackward") or not isinstance(other, torch.Tensor):
+        if not node[0].startswith(name) or not isinstance(other, torch.Tensor):
             return NotImplemented
-        if other.dtype != into.dtype or torch.broadcast_shapes(into.shape, other.shape) != into.shape:
+        if other.dtype not in (into.dtype, torch.bool) or torch.broadcast_shapes(into.shape, other.shape) != into.shape:
             return NotImplemented
-        written = _OF_LOGITS[func]
     session.log(written, args, kwargs, into)
     return into
 
