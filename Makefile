@@ -45,7 +45,7 @@ ledger:
 
 # Writes what tests expect to be printed anew: after a change of the figures. Look at what it changes.
 golden:
-	go test ./cmd/memestimate -run 'DiffRows|OperatorsPage|Docs' -count=1 -update -update-readme
+	go test ./cmd/memestimate -run 'SchemasPublished|BudgetSchema|OperatorsPage|Docs' -count=1 -update -update-readme
 
 # All packages of a release into dist, twice, but for publishing and signing them.
 release:
