@@ -3,23 +3,17 @@ package snapshot
 // A Builder makes a Snapshot event by event.
 type Builder struct {
 	s       *Snapshot
-	frames  map[frameName]uint32
+	frames  map[Frame]uint32
 	stacks  map[string]StackID
 	notes   map[string]NoteID
 	streams map[int64]uint32
-}
-
-// frameName is a Frame without keys of its own.
-type frameName struct {
-	name, file string
-	line       int64
 }
 
 // NewBuilder returns a Builder of an empty snapshot with so many devices.
 func NewBuilder(devices int) *Builder {
 	b := &Builder{
 		s:       &Snapshot{stacks: make([][2]uint32, 1), hasSettings: true, hasNotes: true, hasTraces: true},
-		frames:  map[frameName]uint32{},
+		frames:  map[Frame]uint32{},
 		stacks:  map[string]StackID{},
 		notes:   map[string]NoteID{},
 		streams: map[int64]uint32{},
@@ -30,17 +24,16 @@ func NewBuilder(devices int) *Builder {
 	return b
 }
 
-// Stack returns the stack of these frames, innermost first. Their Extra is not kept.
+// Stack returns the stack of these frames, innermost first.
 func (b *Builder) Stack(frames ...Frame) StackID {
 	start := len(b.s.stackFrames)
 	key := make([]byte, 0, 4*len(frames))
 	for _, f := range frames {
-		k := frameName{f.Name, f.File, f.Line}
-		i, ok := b.frames[k]
+		i, ok := b.frames[f]
 		if !ok {
 			i = uint32(len(b.s.Frames))
-			b.s.Frames = append(b.s.Frames, Frame{Name: f.Name, File: f.File, Line: f.Line})
-			b.frames[k] = i
+			b.s.Frames = append(b.s.Frames, f)
+			b.frames[f] = i
 		}
 		key = append(key, byte(i), byte(i>>8), byte(i>>16), byte(i>>24))
 		b.s.stackFrames = append(b.s.stackFrames, i)
@@ -73,7 +66,7 @@ func (b *Builder) Note(category string) NoteID {
 // Event appends an event to a device's trace. Stream is the CUDA stream; the
 // event's own is set.
 func (b *Builder) Event(device int, e Event, stream int64) {
-	e.Stream, e.odd = b.stream(stream), 0
+	e.Stream = b.stream(stream)
 	b.s.Traces[device].Add(e)
 }
 

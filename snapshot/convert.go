@@ -1,10 +1,10 @@
 package snapshot
 
 import (
-	"encoding/binary"
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 type frameKey struct {
@@ -40,6 +40,11 @@ func (m *machine) frameOf(items []value) (value, bool) {
 	if seen != 7 {
 		return value{}, false
 	}
+	return m.internFrame(k)
+}
+
+// internFrame finds or adds a frame.
+func (m *machine) internFrame(k frameKey) (value, bool) {
 	id, ok := m.frameIDs[k]
 	if !ok {
 		if len(m.s.Frames) >= memoMax {
@@ -99,8 +104,7 @@ func (m *machine) stackOf(v value) (StackID, error) {
 	return id, nil
 }
 
-// frameID is the index of a frame; one with keys of its own is told apart from
-// all others.
+// frameID is the index of a frame, which may have keys that this package does not know.
 func (m *machine) frameID(v value) (uint32, error) {
 	if v.kind == kObject && m.objects[v.n].done {
 		v = m.objects[v.n].alias
@@ -111,35 +115,33 @@ func (m *machine) frameID(v value) (uint32, error) {
 	if v.kind != kObject || m.objects[v.n].kind != Dict {
 		return 0, m.fail("frames: element is no frame")
 	}
-	var f Frame
+	var key frameKey
 	var seen uint8
 	items := m.objects[v.n].items
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
 		switch {
 		case k.kind == kString && uint32(k.n) == idName && v.kind == kString:
-			f.Name, seen = m.strings[v.n], seen|1
+			key.name, seen = uint32(v.n), seen|1
 		case k.kind == kString && uint32(k.n) == idFilename && v.kind == kString:
-			f.File, seen = m.strings[v.n], seen|2
+			key.file, seen = uint32(v.n), seen|2
 		case k.kind == kString && uint32(k.n) == idLine && (v.kind == kInt || v.kind == kBig):
 			n, ok := m.line(v)
 			if !ok {
 				return 0, m.fail("a frame's line is no 64 bit integer")
 			}
-			f.Line, seen = n, seen|4
-		default:
-			if err := m.extra(&f.Extra, k, v); err != nil {
-				return 0, err
-			}
+			key.line, seen = n, seen|4
 		}
 	}
 	if seen != 7 {
 		return 0, m.fail("a frame wants name, filename and line")
 	}
-	id := uint32(len(m.s.Frames))
-	m.s.Frames = append(m.s.Frames, f)
-	m.retire(uint32(v.n), value{int64(id), kFrame})
-	return id, nil
+	f, ok := m.internFrame(key)
+	if !ok {
+		return 0, m.fail("too many frames")
+	}
+	m.retire(uint32(v.n), f)
+	return uint32(f.n), nil
 }
 
 // internStack finds or adds the stack that stackFrames has from start on.
@@ -177,32 +179,19 @@ func (m *machine) slot(frames []uint32) uint64 {
 	}
 	mask := uint64(len(m.stackIDs) - 1)
 	at := (h ^ h>>29) & mask
-	for m.stackIDs[at] != 0 && !equal(m.s.Stack(StackID(m.stackIDs[at])), frames) {
+	for m.stackIDs[at] != 0 && !slices.Equal(m.s.Stack(StackID(m.stackIDs[at])), frames) {
 		at = (at + 1) & mask
 	}
 	return at
 }
 
-func equal(a, b []uint32) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // event makes an event of a dict's items and hands it out.
 func (m *machine) event(device int, items []value) (value, error) {
-	m.current, m.extras = Event{}, nil // of the machine, to keep them off the heap
-	e, extra := &m.current, &m.extras
+	m.current = Event{} // of the machine, to keep it off the heap
+	e := &m.current
 	var note noteKey
 	action, size, addr, free := false, false, false, false
 	frames := value{kind: kGone}
-	e.odd = noStream | noTime
 	stream := int64(0)
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
@@ -239,17 +228,14 @@ func (m *machine) event(device int, items []value) (value, error) {
 			case idSize:
 				e.Size, size = v.n, true
 			case idTime:
-				e.Time, e.odd = v.n, e.odd&^noTime
+				e.Time = v.n
 			case idStream:
-				stream, e.odd = v.n, e.odd&^noStream
+				stream = v.n
 			}
 		case idFrames:
 			frames = v
 		case idCompileContext, idUserMetadata, idCategory:
 			if v.kind != kString {
-				if err := m.pair(extra, k, v); err != nil {
-					return value{}, err
-				}
 				break
 			}
 			switch id {
@@ -259,10 +245,6 @@ func (m *machine) event(device int, items []value) (value, error) {
 				note.metadata = uint32(v.n) + 1
 			default:
 				note.category = uint32(v.n) + 1
-			}
-		default:
-			if err := m.pair(extra, k, v); err != nil {
-				return value{}, err
 			}
 		}
 	}
@@ -277,11 +259,6 @@ func (m *machine) event(device int, items []value) (value, error) {
 		return value{}, m.event0(device, "both addr and device_free")
 	case e.Action != OOM && pastEnd(e.Addr, e.Size):
 		return value{}, m.event0(device, "its end is beyond 2^63, or beyond 2^64 where it begins above that")
-	}
-	if free {
-		e.odd |= freeForAddr
-	} else if e.Action == OOM {
-		e.odd |= addrOfOOM
 	}
 	if stream != m.lastName || m.events == 0 {
 		i, ok := m.streamIDs[stream]
@@ -299,7 +276,7 @@ func (m *machine) event(device int, items []value) (value, error) {
 			return value{}, err
 		}
 	}
-	e.Note = m.note(note, *extra)
+	e.Note = m.note(note)
 	m.events++
 	if m.opts.Visit != nil {
 		if err := m.opts.Visit(m.s, device, e); err != nil {
@@ -333,29 +310,13 @@ func (m *machine) newAction(e *Event, name string) error {
 
 // note interns what an event says beyond its figures. Nearly always it says the
 // same as the last.
-func (m *machine) note(k noteKey, extra []Pair) NoteID {
-	if len(extra) == 0 && k == m.lastKey && len(m.s.Notes) > 0 {
+func (m *machine) note(k noteKey) NoteID {
+	if k == m.lastKey && len(m.s.Notes) > 0 {
 		return m.lastNote
 	}
-	var id NoteID
-	var ok bool
-	var packed string
-	if len(extra) == 0 {
-		id, ok = m.noteIDs[k]
-	} else {
-		b := binary.LittleEndian.AppendUint32(nil, k.context)
-		b = binary.LittleEndian.AppendUint32(b, k.metadata)
-		b = binary.LittleEndian.AppendUint32(b, k.category)
-		packed = string(appendPairs(b, extra))
-		id, ok = m.extraIDs[packed]
-	}
-	if !ok && len(extra) > 0 && m.oddBytes > maxOdd {
-		m.s.LeftOut++
-		return m.note(k, nil)
-	}
+	id, ok := m.noteIDs[k]
 	if !ok {
-		m.oddBytes += weigh(extra) + int64(len(packed))
-		n := Note{Extra: extra}
+		n := Note{}
 		for _, f := range []struct {
 			id  uint32
 			to  *string
@@ -369,14 +330,8 @@ func (m *machine) note(k noteKey, extra []Pair) NoteID {
 		}
 		id = NoteID(len(m.s.Notes))
 		m.s.Notes = append(m.s.Notes, n)
-		if len(extra) == 0 {
-			m.noteIDs[k] = id
-		} else {
-			m.extraIDs[packed] = id
-		}
+		m.noteIDs[k] = id
 	}
-	if len(extra) == 0 {
-		m.lastKey, m.lastNote = k, id
-	}
+	m.lastKey, m.lastNote = k, id
 	return id
 }

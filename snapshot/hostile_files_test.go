@@ -109,7 +109,8 @@ func hostile() []struct{ name, file, want string } {
 		{"million lists", p + strings.Repeat("]", 1_000_000), "containers at once"},
 		{"million marks", p + strings.Repeat("(", 1_000_000), "nested deeper"},
 		{"deep lists", p + strings.Repeat("]", 3000) + strings.Repeat("a", 2999) + ".", "nested deeper"},
-		{"own element", p + dict("segments", list(), "device_traces", list(), "x", "]\x94h\x00a") + ".", "holds itself"},
+		{"own element", p + dict("segments", list(), "device_traces", list(), "allocator_settings",
+			dict("x", "]\x94h\x00a")) + ".", "holds itself"},
 		{"own value", p + "}\x94(" + str("segments") + "]" + str("device_traces") + "]" + str("x") + "h\x00u.",
 			"where none belongs"},
 		// A69: a broken machine
@@ -202,7 +203,8 @@ func hostile() []struct{ name, file, want string } {
 
 // laughs is a list of two times a list of two times ... n deep: 2^n leaves.
 func laughs(n int) string {
-	s := "\x80\x04" + "}(" + str("segments") + "]" + str("device_traces") + "]" + str("x") + "]\x94"
+	s := "\x80\x04" + "}(" + str("segments") + "]" + str("device_traces") + "]" + str("allocator_settings") + "}(" + str("x") +
+		"]\x94"
 	for i := range n {
 		s += "](" + "h" + string([]byte{byte(i)}) + "h" + string([]byte{byte(i)}) + "e\x94"
 	}
@@ -211,5 +213,5 @@ func laughs(n int) string {
 	for range n {
 		vals += "\x86"
 	}
-	return s + vals + "u."
+	return s + vals + "uu."
 }

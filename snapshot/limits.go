@@ -48,10 +48,6 @@ const (
 	// maxUseless bounds the bytes between the parts of a snapshot: brackets,
 	// names and settings.
 	maxUseless = 64 << 20
-
-	// maxOdd bounds the memory of keys that this package does not know. What is
-	// beyond is left out, and Snapshot.LeftOut counts it.
-	maxOdd = 16 << 20
 )
 
 // What things cost in memory, in bytes, with what is needed to find them again.
@@ -64,7 +60,6 @@ const (
 	costStack   = 24
 	costNote    = 160
 	costStream  = 48
-	costNode    = 64
 	costSegment = 200
 	costBlock   = 72
 	costEvent   = 120 // 40 for itself, and what playing it may take
@@ -79,7 +74,7 @@ func (m *machine) budget() error {
 		costObject*int64(len(m.objects)) +
 		costFrame*int64(len(s.Frames)) + costStack*int64(len(s.stacks)) + 4*int64(len(s.stackFrames)) +
 		costNote*int64(len(s.Notes)) +
-		costStream*int64(len(s.Streams)) + m.oddBytes + costSegment*int64(len(s.Segments)) + costBlock*m.blockCount +
+		costStream*int64(len(s.Streams)) + costSegment*int64(len(s.Segments)) + costBlock*m.blockCount +
 		costEvent*m.kept + costRange*int64(len(s.Annotations))
 	if held > spareBytes+perByte*m.digested {
 		return m.fail("more than %d MB wait to become part of a snapshot: too much for what of the file is one (%d bytes)",

@@ -77,7 +77,6 @@ type machine struct {
 	frameIDs  map[frameKey]uint32
 	stackIDs  []uint32 // a hash table of StackIDs, linear probing
 	noteIDs   map[noteKey]NoteID
-	extraIDs  map[string]NoteID
 	values    int64 // held by containers that are not taken apart
 	lastKey   noteKey
 	lastNote  NoteID
@@ -85,17 +84,16 @@ type machine struct {
 	lastIndex uint32
 	streamIDs map[int64]uint32
 
-	current Event  // under construction
-	extras  []Pair // of it
+	current Event // under construction
 	blocks  []Block
 	events  int64 // handed out or kept, of all devices
 	kept    int64 // of them
 	device  int   // of the trace under construction
-	nodes   int64 // exported values, bounded by the bytes read
+	nodes   int64 // values of settings, bounded by the bytes read
 
 	// What the budget counts, in bytes of memory, and what of the file became
 	// part of a snapshot, in bytes of the file.
-	textBytes, oddBytes  int64
+	textBytes            int64
 	blockCount           int64
 	digested, blockBytes int64
 

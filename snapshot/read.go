@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +34,7 @@ func Read(r io.Reader, opts Options) (*Snapshot, error) {
 		in: newInput(r, opts.MaxBytes), opts: opts,
 		s:       &Snapshot{stacks: make([][2]uint32, 1)},
 		strings: append([]string(nil), knownStrings...), ids: map[string]uint32{},
-		frameIDs: map[frameKey]uint32{}, noteIDs: map[noteKey]NoteID{}, extraIDs: map[string]NoteID{},
-		streamIDs: map[int64]uint32{},
+		frameIDs: map[frameKey]uint32{}, noteIDs: map[noteKey]NoteID{}, streamIDs: map[int64]uint32{},
 	}
 	for i, s := range m.strings {
 		if _, ok := m.ids[s]; !ok {
@@ -114,8 +112,6 @@ func (m *machine) top(items []value) error {
 				_, err := m.annotation(items)
 				return err
 			})
-		default:
-			err = m.extra(&s.Extra, k, v)
 		}
 		if err != nil {
 			return err
@@ -188,10 +184,6 @@ func (m *machine) annotation(items []value) (value, error) {
 			a.Time = v.n
 		case id == idName || id == idStage || id == idDevice || id == idTime:
 			return value{}, m.fail("external_annotations: %s is of the wrong type", m.strings[id])
-		default:
-			if err := m.extra(&a.Extra, k, v); err != nil {
-				return value{}, err
-			}
 		}
 	}
 	m.s.Annotations = append(m.s.Annotations, a)
@@ -221,54 +213,7 @@ func (m *machine) disjoint() error {
 	return nil
 }
 
-// extra keeps an item whose key this package does not know.
-func (m *machine) extra(to *[]Pair, k, v value) error {
-	if err := m.pair(to, k, v); err != nil {
-		return err
-	}
-	m.oddBytes += weigh((*to)[len(*to)-1:])
-	return nil
-}
-
-// weigh is about what pairs take in memory, in bytes.
-func weigh(pairs []Pair) (n int64) {
-	for i := range pairs {
-		n += weighValue(&pairs[i].Key) + weighValue(&pairs[i].Value)
-	}
-	return n
-}
-
-func weighValue(v *Value) int64 {
-	n := int64(costNode)
-	for i := range v.Items {
-		n += weighValue(&v.Items[i])
-	}
-	return n
-}
-
-// pair adds an item to a list of them. As in Python, the last of equal keys counts.
-func (m *machine) pair(to *[]Pair, k, v value) error {
-	key, err := m.export(k, 0)
-	if err != nil {
-		return err
-	}
-	val, err := m.export(v, 0)
-	if err != nil {
-		return err
-	}
-	if key.Kind == String {
-		for i := range *to {
-			if (*to)[i].Key.Kind == String && (*to)[i].Key.Text == key.Text {
-				(*to)[i].Value = val
-				return nil
-			}
-		}
-	}
-	*to = append(*to, Pair{key, val})
-	return nil
-}
-
-// export copies a value out of the machine. What is shared in the file is
+// export copies a setting out of the machine. What is shared in the file is
 // copied for each use, so the copies are counted against the bytes read.
 func (m *machine) export(v value, depth int) (Value, error) {
 	if depth > maxDepth {
@@ -293,20 +238,6 @@ func (m *machine) export(v value, depth int) (Value, error) {
 		return Value{Kind: String, Text: m.strings[v.n]}, nil
 	case kBig:
 		return Value{Kind: Big, Text: m.strings[v.n]}, nil
-	case kFrame:
-		f := &m.s.Frames[v.n]
-		m.nodes += 6
-		return frameValue(f), nil
-	case kStack:
-		out := Value{Kind: List}
-		for _, f := range m.s.Stack(StackID(v.n)) {
-			w, err := m.export(value{int64(f), kFrame}, depth+1)
-			if err != nil {
-				return Value{}, err
-			}
-			out.Items = append(out.Items, w)
-		}
-		return out, nil
 	case kObject:
 		o := &m.objects[v.n]
 		if o.role != roleNone {
@@ -322,39 +253,5 @@ func (m *machine) export(v value, depth int) (Value, error) {
 		}
 		return out, nil
 	}
-	return Value{}, m.fail("an event, block or segment where none belongs")
-}
-
-func frameValue(f *Frame) Value {
-	text := func(s string) Value { return Value{Kind: String, Text: s} }
-	v := Value{Kind: Dict, Items: []Value{text("name"), text(f.Name), text("filename"), text(f.File), text("line"),
-		lineValue(f.Line)}}
-	for _, p := range f.Extra {
-		v.Items = append(v.Items, p.Key, p.Value)
-	}
-	return v
-}
-
-func lineValue(n int64) Value {
-	if n >= 0 {
-		return Value{Kind: Int, Int: n}
-	}
-	return Value{Kind: Big, Text: string(append(binary.LittleEndian.AppendUint64(nil, uint64(n)), 0))}
-}
-
-// appendPairs appends an encoding of pairs that differs wherever they do.
-func appendPairs(b []byte, pairs []Pair) []byte {
-	for _, p := range pairs {
-		b = appendValue(appendValue(b, p.Key), p.Value)
-	}
-	return b
-}
-
-func appendValue(b []byte, v Value) []byte {
-	b = fmt.Appendf(b, "%d:%d:%x:%d:%d:", v.Kind, v.Int, math.Float64bits(v.Float), len(v.Text), len(v.Items))
-	b = append(b, v.Text...)
-	for _, i := range v.Items {
-		b = appendValue(b, i)
-	}
-	return b
+	return Value{}, m.fail("an event, a frame, a block or a segment where none belongs")
 }

@@ -80,11 +80,7 @@ func (m *machine) block(items []value) (value, error) {
 			b.Stack, err = m.stackOf(v)
 			b.lacks &^= blockFrames
 		case idHistory:
-			if real, err = m.blockHistory(&b, v); err == nil {
-				err = m.extra(&b.Extra, k, v)
-			}
-		default:
-			err = m.extra(&b.Extra, k, v)
+			real, err = m.blockHistory(&b, v)
 		}
 		if err != nil {
 			return value{}, err
@@ -201,8 +197,6 @@ func (m *machine) segment(items []value) (value, error) {
 		case idBlocks:
 			err = m.segmentBlocks(&s, v)
 			seen |= needBlocks
-		default:
-			err = m.extra(&s.Extra, k, v)
 		}
 		if err != nil {
 			return value{}, err

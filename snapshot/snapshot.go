@@ -41,8 +41,6 @@ type Frame struct {
 	Name string
 	File string
 	Line int64 // below 0 where Python does not know it
-	// Extra holds the keys that this package does not know.
-	Extra []Pair
 }
 
 // A StackID names a stack in Snapshot.Stack. Zero is no stack at all.
@@ -57,7 +55,6 @@ type Note struct {
 	CompileContext string
 	UserMetadata   string
 	Category       string // memestimate's own files and other predictors write it
-	Extra          []Pair // keys that this package does not know, in their order
 
 	has uint8 // which of the three strings the event has
 }
@@ -77,15 +74,7 @@ type Event struct {
 	Note   NoteID
 	Stream uint32 // index into Snapshot.Streams
 	Action Action
-	odd    uint8 // how its keys differ from the usual ones; 0 for those that a program makes
 }
-
-const (
-	freeForAddr = 1 << iota // device_free in place of addr, as an OOM has
-	addrOfOOM               // an OOM with addr all the same
-	noStream
-	noTime
-)
 
 const chunkLen = 1 << 12
 
@@ -159,7 +148,6 @@ type Block struct {
 	Requested int64 // equals Size where the file does not say
 	Stack     StackID
 	State     BlockState
-	Extra     []Pair
 	lacks     uint8 // keys that the file does not have
 }
 
@@ -184,8 +172,7 @@ type Segment struct {
 	Expandable bool
 	Stack      StackID
 	Blocks     []Block // in address order; they tile the segment
-	Extra      []Pair
-	lacks      uint8 // keys that the file does not have
+	lacks      uint8   // keys that the file does not have
 }
 
 const (
@@ -204,20 +191,14 @@ type Annotation struct {
 	Stage  string // "START" or "END"
 	Device int64
 	Time   int64
-	Extra  []Pair
 }
 
-// A Snapshot is one file.
+// A Snapshot is one file. Keys that this package does not know are passed over.
 type Snapshot struct {
 	Segments    []Segment
 	Traces      []*Trace // by device
 	Settings    []Pair   // allocator_settings, in their order; empty where the file has none
 	Annotations []Annotation
-	Extra       []Pair // unknown keys of the top dict
-
-	// LeftOut counts the events whose unknown keys were not kept, because there
-	// are too many different ones.
-	LeftOut int
 
 	Streams []int64 // CUDA streams of events; 0 is the default stream
 	Frames  []Frame
@@ -292,8 +273,7 @@ const (
 	Dict // Items are key, value, key, value
 )
 
-// A Value is a Python value that this package keeps without knowing what it
-// means.
+// A Value is a Python value of allocator_settings.
 type Value struct {
 	Kind  ValueKind
 	Int   int64

@@ -73,8 +73,9 @@ func (p *pickler) int(n int64) {
 	}
 }
 
-// line writes the number of a line, which PyTorch keeps unsigned.
-func (p *pickler) line(n int64) {
+// unsigned writes an address, or the number of a line, which PyTorch keeps unsigned: one with the top bit set has nine
+// bytes, of which the last is no sign.
+func (p *pickler) unsigned(n int64) {
 	if n >= 0 {
 		p.int(n)
 		return
@@ -196,28 +197,11 @@ func (p *pickler) device(events iter.Seq[*Event]) {
 
 func (p *pickler) begin() { p.raw(opEmptyDict, opMark) }
 
-func (p *pickler) pairs(pairs []Pair) {
-	for i := range pairs {
-		p.value(&pairs[i].Key)
-		p.value(&pairs[i].Value)
-	}
-}
-
-func (p *pickler) end(extra []Pair) {
-	p.pairs(extra)
-	p.raw(opSetItems)
-}
+func (p *pickler) end() { p.raw(opSetItems) }
 
 func (p *pickler) keyInt(key string, n int64) { p.text(key); p.int(n) }
 
-// keyAddress writes an address; one with the top bit set has nine bytes, of which the last is no sign.
-func (p *pickler) keyAddress(key string, n int64) {
-	if p.text(key); n >= 0 {
-		p.int(n)
-		return
-	}
-	p.raw(append(binary.LittleEndian.AppendUint64([]byte{opLong1, 9}, uint64(n)), 0)...)
-}
+func (p *pickler) keyAddress(key string, n int64) { p.text(key); p.unsigned(n) }
 
 func (p *pickler) keyText(key, s string)           { p.text(key); p.text(s) }
 func (p *pickler) keyBool(key string, v bool)      { p.text(key); p.bool(v) }
@@ -255,7 +239,7 @@ func (p *pickler) value(v *Value) {
 		for i := range v.Items {
 			p.value(&v.Items[i])
 		}
-		p.end(nil)
+		p.end()
 	}
 }
 
@@ -280,8 +264,8 @@ func (p *pickler) stack(id StackID) {
 		p.keyText("name", f.Name)
 		p.keyText("filename", f.File)
 		p.text("line")
-		p.line(f.Line)
-		p.end(f.Extra)
+		p.unsigned(f.Line)
+		p.end()
 	})
 }
 
@@ -301,7 +285,11 @@ func (p *pickler) top() {
 	if s.hasSettings || len(s.Settings) > 0 {
 		p.text("allocator_settings")
 		p.begin()
-		p.end(s.Settings)
+		for i := range s.Settings {
+			p.value(&s.Settings[i].Key)
+			p.value(&s.Settings[i].Value)
+		}
+		p.end()
 	}
 	if s.hasNotes || len(s.Annotations) > 0 {
 		p.text("external_annotations")
@@ -312,10 +300,10 @@ func (p *pickler) top() {
 			p.keyText("name", a.Name)
 			p.keyInt("device", a.Device)
 			p.keyInt("time_us", a.Time)
-			p.end(a.Extra)
+			p.end()
 		})
 	}
-	p.end(s.Extra)
+	p.end()
 }
 
 func (p *pickler) segment(s *Segment) {
@@ -361,26 +349,22 @@ func (p *pickler) segment(s *Segment) {
 		if b.lacks&blockFrames == 0 {
 			p.keyStack("frames", b.Stack)
 		}
-		p.end(b.Extra)
+		p.end()
 	})
-	p.end(s.Extra)
+	p.end()
 }
 
 func (p *pickler) event(e *Event) {
 	p.begin()
 	p.keyText("action", p.s.ActionName(e.Action))
-	if e.odd&freeForAddr != 0 || e.Action == OOM && e.odd&addrOfOOM == 0 {
+	if e.Action == OOM {
 		p.keyInt("device_free", e.Addr)
 	} else {
 		p.keyAddress("addr", e.Addr)
 	}
 	p.keyInt("size", e.Size)
-	if e.odd&noStream == 0 {
-		p.keyInt("stream", p.s.Streams[e.Stream])
-	}
-	if e.odd&noTime == 0 {
-		p.keyInt("time_us", e.Time)
-	}
+	p.keyInt("stream", p.s.Streams[e.Stream])
+	p.keyInt("time_us", e.Time)
 	n := &p.s.Notes[e.Note]
 	if n.has&hasCompileContext != 0 {
 		p.keyText("compile_context", n.CompileContext)
@@ -394,5 +378,5 @@ func (p *pickler) event(e *Event) {
 	if e.Stack != 0 {
 		p.keyStack("frames", e.Stack)
 	}
-	p.end(n.Extra)
+	p.end()
 }

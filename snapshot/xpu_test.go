@@ -10,7 +10,7 @@ import (
 func high(n uint64) string { return "\x8a\x09" + u64(n) + "\x00" }
 
 // XPUs have addresses with the top bit set (here one that a public report has), and some writers give a segment's pool
-// as a list. Fields that nobody knows are kept. What is written is read as the same again.
+// as a list. Fields that nobody knows are passed over. What is written is read as the same again.
 func TestHighAddresses(t *testing.T) {
 	const at = 18446720620317114368
 	text := snap(list(dict("device", num(0), "address", high(at), "total_size", num(2<<20), "allocated_size", num(512),
