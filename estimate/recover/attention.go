@@ -1,7 +1,6 @@
 package recover
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -75,7 +74,7 @@ func matchSDPA(b *recovery, i int) {
 		args := program.Args{P: drop, Train: b.src.Train}
 		in := []program.ValueID{b.value(q), program.NoValue, program.NoValue, program.NoValue}
 		switch {
-		case mask != onnxload.NoValue && !b.isWindow(mask) && b.fixed[b.id(mask)] && b.guess(CausalFlag):
+		case mask != onnxload.NoValue && b.fixed[b.id(mask)] && b.guess(CausalFlag):
 			// Without a mask transformers also passes enable_gqa rather than
 			// repeat the keys and values for each group of heads.
 			args.Causal = true
@@ -91,41 +90,6 @@ func matchSDPA(b *recovery, i int) {
 		}
 		b.call("sdpa", args, in, last.Output(0))
 	}, members...)
-}
-
-// isWindow reports whether a mask keeps every place to its neighbours, and leaves some out. transformers leaves a
-// mask that follows from lengths alone to is_causal, or to nothing, unless it has a window narrower than the sequence
-// (_ignore_causal_mask_sdpa and _ignore_bidirectional_mask_sdpa in masking_utils.py). The window stands in |row -
-// column| <= window, or in column > row - window.
-func (b *recovery) isWindow(mask onnxload.ValueID) bool {
-	number := func(id onnxload.ValueID) float64 {
-		if w, ok := b.number(id); ok {
-			return math.Abs(w)
-		}
-		return 0
-	}
-	found := false
-	b.conditions(mask, func(d []int64, n *onnxload.Node) bool {
-		if n == nil {
-			return false
-		}
-		width := float64(0)
-		for j := range 2 {
-			if by, _ := b.producer(b.in(n, j)); by != nil {
-				switch by.Op {
-				case "Abs":
-					width = number(b.in(n, 1-j))
-				case "Sub", "Add":
-					if m := number(b.in(by, 1)); m > 1 {
-						width = m
-					}
-				}
-			}
-		}
-		found = len(d) > 0 && width > 0 && float64(d[len(d)-1]) >= width
-		return found
-	})
-	return found
 }
 
 // headsOf returns the number of heads of a query, key or value of [B, H, L, D].

@@ -19,13 +19,6 @@ func (b *recovery) fill(n *onnxload.Node, like []program.ValueID) {
 	}
 }
 
-// emitConstant makes a tensor of what the program has as numbers, unless a module keeps it.
-func emitConstant(b *recovery, n *onnxload.Node) {
-	if !b.tableIndex(n.Output(0)) {
-		emitFill(b, n)
-	}
-}
-
 // emitFilled is zeros, ones or full, or one of those of another tensor's shape.
 func emitFilled(b *recovery, n *onnxload.Node) {
 	b.fill(n, b.shapeGiver(b.in(n, 0), n.Output(0)))

@@ -131,7 +131,7 @@ var nodeRows = []nodeRow{
 
 	{"ConstantOfShape", "number", 0, emitFilled},
 	{"Range", "number number number", 0, emitFill},
-	{"Constant", "", 0, emitConstant},
+	{"Constant", "", 0, emitFill},
 	{"EyeLike", "like", 0, emitFill},
 	{"RandomNormalLike", "like", module.Random, emitFill},
 	{"RandomUniformLike", "like", module.Random, emitFill},

@@ -137,8 +137,8 @@ func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members
 //	(x * rsqrt(x.pow(2).mean(-1) + eps)) * (1 + weight)   Gemma
 //
 // Both compute in float32, so in 16 bits the input is cast, and the result cast back: Llama's before it meets the
-// weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers), and so does Olmo2RMSNorm. A float32 graph that
-// torch.export wrote does not show these casts but by its lines; the TorchScript exporter keeps them as nodes. T5 casts
+// weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers). A float32 graph that torch.export wrote
+// does not show these casts but by its lines; the TorchScript exporter keeps them as nodes. T5 casts
 // for the variance alone and multiplies the input itself; that its cast back depends on the weight's type leaves no
 // node behind. Where the norm comes before its weight a program wrote it by itself, which casts only where the graph
 // says so: a name keeps that of type_as.
@@ -169,9 +169,6 @@ func matchRMSNorm(b *recovery, i int) {
 	}
 	scale, ki := b.user(normed, "Mul")
 	if scale == nil || back == nil && !b.isScale(b.other(scale, normed)) {
-		if back == nil {
-			b.matchPlainRMSNorm(x, mean, norm, members)
-		}
 		return
 	}
 	members = append(members, ki)
@@ -184,13 +181,8 @@ func matchRMSNorm(b *recovery, i int) {
 	} else if w != onnxload.NoValue {
 		shifted = module.IsSum(b.m.NameOf(w), b.m.Values[w].Init) // which the exporter computed
 	}
-	out, late := scale.Output(0), back == nil && b.castsProduct(scale)
-	if late {
-		if after, ai := b.user(out, "Cast"); after != nil && b.elem(after.Output(0)) == program.Float32 {
-			out, members = after.Output(0), append(members, ai)
-		}
-	}
-	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil && !late &&
+	out := scale.Output(0)
+	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil &&
 		!strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") {
 		return
 	}
@@ -199,7 +191,7 @@ func matchRMSNorm(b *recovery, i int) {
 	}
 	b.claim(func() {
 		f, shape := program.Float32, b.dims(x)
-		v, in := b.normInFloat(x, mean, cast != nil && back == nil && !late)
+		v, in := b.normInFloat(x, mean, cast != nil && back == nil)
 		weight := b.value(w)
 		if shifted {
 			d := b.dims(w)
@@ -209,14 +201,34 @@ func matchRMSNorm(b *recovery, i int) {
 			b.call("type_as", program.Args{}, []program.ValueID{v, in}, out)
 			return
 		}
-		if late {
-			v = b.temp("mul", program.Args{}, f, shape, weight, v)
-			b.call("type_as", program.Args{}, []program.ValueID{v, in}, out)
-			return
-		}
 		v = b.temp("type_as", program.Args{}, f, shape, v, in)
 		b.call("mul", program.Args{}, []program.ValueID{weight, v}, out)
 	}, members...)
+}
+
+// isScale reports whether a value is a weight of a norm, as it is or with one added.
+func (b *recovery) isScale(w onnxload.ValueID) bool {
+	if one, _ := b.producedBy(w, "Add"); one != nil {
+		w, _ = b.otherThanNumber(one)
+	}
+	return w != onnxload.NoValue && b.isParameter(w)
+}
+
+// normInFloat emits x times the inverse root of the mean of its squares, computed in float32, and returns it and x,
+// which it takes for the product as it is where own is set.
+func (b *recovery) normInFloat(x onnxload.ValueID, mean *onnxload.Node, own bool) (v, in program.ValueID) {
+	f, shape, small := program.Float32, b.dims(x), b.dims(mean.Output(0))
+	in = b.value(x)
+	wide := b.temp("float", program.Args{}, f, shape, in)
+	square := b.temp("square", program.Args{}, f, shape, wide)
+	v = b.temp("mean", b.reduction(mean, b.axes(mean)), f, small, square)
+	number := b.add(program.Value{Kind: program.Number, DType: f})
+	v = b.temp("add", program.Args{}, f, small, v, number)
+	v = b.temp("rsqrt", program.Args{}, f, small, v) // or a power, which saves one small tensor more
+	if own {
+		wide = in
+	}
+	return b.temp("mul", program.Args{}, f, shape, wide, v), in
 }
 
 // matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where

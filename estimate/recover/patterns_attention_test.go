@@ -1,11 +1,9 @@
 package recover_test
 
 import (
-	"math"
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -32,25 +30,5 @@ func TestSoftmaxInFloat32(t *testing.T) {
 			onnx.Op("Neg", "softmax", "y")}, want: []string{"softmax_float(x)", "neg(softmax)"}},
 		{name: "a cast behind in torch.export", nodes: []onnx.Node{turn, exported, up("p", "q"), times("q")},
 			want: []string{"permute(x)", "softmax(x)", "to(p)", "matmul(q, v)"}},
-	})
-}
-
-// A mask that follows from lengths alone is left to the kernel, unless a window narrower than the sequence is in it.
-func TestAttentionInWindows(t *testing.T) {
-	written := func(name string, window int64, want ...string) patternCase {
-		return patternCase{name: name, shape: []any{2, 4, 80, 8}, want: want,
-			inits: []onnx.Tensor{recovertest.F32s("root", 0.6), recovertest.F32s("zero", 0),
-				recovertest.F32s("low", float32(math.Inf(-1))), onnx.Int64s("window", window).Scalar(),
-				onnx.Zeros("row", onnxload.Int64, 80, 1), onnx.Zeros("column", onnxload.Int64, 1, 80)},
-			nodes: []onnx.Node{onnx.Op("Sub", "row column", "far"), onnx.Op("Abs", "far", "away"),
-				onnx.Op("LessOrEqual", "away window", "near"), onnx.Op("Where", "near zero low", "mask"),
-				onnx.Op("Sin", "x", "k"), onnx.Op("Transpose", "k", "t", onnx.A("perm", []int64{0, 1, 3, 2})), onnx.Op("Mul",
-					"x root", "qs"), onnx.Op("Mul", "t root", "ks"),
-				onnx.Op("MatMul", "qs ks", "s"), onnx.Op("Add", "s mask", "a"), onnx.Op("Softmax", "a", "p",
-					onnx.A("axis", -1)), onnx.Op("MatMul", "p x", "y")}}
-	}
-	runPatterns(t, []patternCase{
-		written("narrow", 16, "sub(row, column)", "abs(far)", "compare(away, number)", "sin(x)", "sdpa(x, k, x, near)"),
-		written("wide", 128, "sin(x)", "sdpa(x, k, x, -)"),
 	})
 }

@@ -2,7 +2,6 @@ package recover
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover/module"
@@ -58,9 +57,6 @@ func (b *recovery) nll(n *onnxload.Node, softmax bool) {
 		return
 	}
 	v := b.value(x)
-	if softmax && b.lossOfWords(n) {
-		v = b.temp("float", program.Args{}, program.Float32, shape, v)
-	}
 	if softmax {
 		if len(n.Out) > 1 && n.Output(1) != onnxload.NoValue {
 			b.call("log_softmax_typed", program.Args{}, []program.ValueID{v}, n.Output(1))
@@ -70,17 +66,6 @@ func (b *recovery) nll(n *onnxload.Node, softmax bool) {
 		}
 	}
 	b.call("nll_loss", program.Args{}, []program.ValueID{v, b.value(labels)}, n.Output(0))
-}
-
-// lossOfWords reports whether a line calls a language model's loss of transformers, self.loss_function(logits, labels,
-// vocab_size), which makes the logits float32 (ForCausalLMLoss and ForMaskedLMLoss in transformers/loss/loss_utils.py).
-// A float32 graph of torch.export's does not show that, and has no lines of that function.
-func (b *recovery) lossOfWords(n *onnxload.Node) bool {
-	if n.Stack == 0 {
-		return false
-	}
-	_, call, ok := strings.Cut(b.prog.Lines[n.Stack-1].Source, "self.loss_function(")
-	return ok && strings.Contains(call, "vocab_size")
 }
 
 // emitDeformConv is torchvision.ops.deform_conv2d, which has the mask before the bias.

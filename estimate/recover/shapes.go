@@ -89,29 +89,6 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	b.call("permute", program.Args{Dims: perm}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
-// tableIndex makes a buffer of the whole numbers by which a table of relative position biases is looked up: modules
-// register them, and an exporter that folds a view of them leaves a constant.
-func (b *recovery) tableIndex(id onnxload.ValueID) bool {
-	g, _ := b.user(id, "Gather")
-	if g == nil || b.in(g, 1) != b.id(id) || !b.elem(id).IsInt() || !b.isParameter(b.in(g, 0)) {
-		return false
-	}
-	r, _ := b.user(g.Output(0), "Reshape")
-	if r == nil {
-		return false
-	}
-	t, _ := b.user(r.Output(0), "Transpose")
-	if t == nil || !slices.Equal(attrInts(t, "perm"), []int64{2, 0, 1}) {
-		return false
-	}
-	table := b.m.NameOf(b.in(g, 0))
-	v := b.add(program.Value{Name: table[:strings.LastIndexByte(table, '.')+1] + "index", Kind: program.Buffer,
-		DType: b.elem(id), Shape: b.dims(id)})
-	b.of[b.id(id)] = v
-	b.prog.State = append(b.prog.State, v)
-	return true
-}
-
 // emitExpand is expand, but for the factories that torch.export's exporter writes as an Expand of a number (torchlib
 // aten_full, aten_zeros_like and their kin): their results keep the operator's name.
 func emitExpand(b *recovery, n *onnxload.Node) {

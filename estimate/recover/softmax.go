@@ -47,44 +47,6 @@ func matchSoftmaxFloat(b *recovery, i int) {
 	}, members...)
 }
 
-// conditions calls f for the comparisons by size that a mask is made of, and for the tables with nil, with their
-// sizes, until it returns true.
-func (b *recovery) conditions(mask onnxload.ValueID, f func(d []int64, n *onnxload.Node) bool) {
-	todo := []onnxload.ValueID{mask}
-	for range 64 { // transformers' masks take less than thirty
-		if len(todo) == 0 {
-			return
-		}
-		id := todo[0]
-		todo = todo[1:]
-		if id == onnxload.NoValue {
-			continue
-		}
-		d, known := b.types.Type(id).Shape.Ints()
-		n, _ := b.producer(id)
-		if n == nil {
-			if b.m.Values[b.id(id)].Init != nil && b.elem(id) == program.Bool && known && f(d, nil) {
-				return
-			}
-			continue
-		}
-		switch n.Op {
-		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
-			if len(n.In) == 2 && n.Input(0) != onnxload.NoValue && n.Input(1) != onnxload.NoValue && known && f(d, n) {
-				return
-			}
-		case "Where": // a mask of two numbers
-			todo = append(todo, b.in(n, 0))
-		case "And", "Or", "Not", "Cast", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Transpose", "Trilu":
-			for j := range n.In {
-				if v := b.in(n, j); v != onnxload.NoValue && b.elem(v) == program.Bool {
-					todo = append(todo, v)
-				}
-			}
-		}
-	}
-}
-
 // upcast returns the cast from float32 to float32 that makes a value, and its index.
 func (b *recovery) upcast(id onnxload.ValueID) (*onnxload.Node, int) {
 	c, i := b.producedBy(id, "Cast")
