@@ -59,8 +59,8 @@ class Chance:
             self._session.note("draws", text)
         if self.scaled and self._states * _LITTLE > largest:
             text = (
-                "no gradient was taken to overflow: a gradient scaler skips a real run's first updates while its scale "
-                f"comes down, and until then {self._states / _MIB:,.1f} MiB of optimizers' states are not there"
+                f"{self._states / _MIB:,.1f} MiB of optimizers' states come with the first update that the gradient "
+                "scaler does not skip: a real run skips some while its scale comes down, here no gradient overflowed"
             )
             self._session.note("scaler", text)
 
