@@ -66,6 +66,29 @@ def test_a_choice_by_bytes_or_among_two_types_copies_first(tmp_path: Path, real:
     assert given.grad is not None
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_the_gradient_of_what_is_scattered_is_chosen_and_filled_up(tmp_path: Path, real: bool) -> None:
+    rows, weights = torch.arange(24.0).view(4, 6), torch.arange(24.0).view(4, 6) + 1
+
+    def gradient(device: str) -> torch.Tensor:
+        source = torch.zeros(5, 6, device=device, requires_grad=True)
+        mask = rows.to(device) % 3 == 0
+        (torch.zeros(4, 6, device=device).masked_scatter(mask, source) * weights.to(device)).sum().backward()
+        assert source.grad is not None
+        return source.grad
+
+    with memestimate.record(tmp_path / "x.mrec", real=real) as recorder:
+        found = gradient("cuda")
+        known = recorder.values.get(found) if real else None
+    assert found.shape == (5, 6)
+    if real:
+        assert known is not None
+        assert torch.equal(known, gradient("cpu"))
+        assert "cat" in names(tmp_path / "x.mrec"), "8 of 24 are scattered, of 30 that there are"
+    assert "masked_select" in names(tmp_path / "x.mrec")
+    assert "masked_scatter_backward" not in names(tmp_path / "x.mrec")
+
+
 def test_a_packed_batch_is_joined_of_pieces(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x.mrec", real=True) as recorder:
         x = torch.arange(30.0).view(3, 5, 2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -62,6 +63,19 @@ def chosen(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords
         return aten.where.self(condition.bool(), one.to(dtype), other.to(dtype))
 
 
+def scattered_back(grad: torch.Tensor, mask: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """`masked_scatter_backward` (TensorAdvancedIndexing.cpp): what is chosen, and zeros for what was not used.
+
+    No more is chosen than there was to scatter, which a mask whose values are unknown may be taken to have.
+    """
+    picked, count = grad.masked_select(mask), math.prod(sizes)
+    if picked.numel() > count:
+        picked = picked[:count].clone()
+    elif picked.numel() < count:
+        picked = torch.cat([picked, grad.new_zeros(count - picked.numel())])
+    return picked.view(sizes)
+
+
 def euclidean_dist(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
     """`_euclidean_dist` (Distance.cpp), which `cdist` takes where there are more than 25 rows.
 
@@ -81,3 +95,4 @@ def euclidean_dist(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
 handles(aten._is_all_true.default)(_opened(torch.all))  # ReduceOps.cpp
 handles(aten._is_any_true.default)(_opened(torch.any))
 handles(aten._euclidean_dist.default)(_opened(euclidean_dist))
+handles(aten.masked_scatter_backward.default)(_opened(scattered_back))
