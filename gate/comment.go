@@ -72,11 +72,11 @@ func (o *Outcome) headline() string {
 	case o.Err != nil:
 		return "not checked"
 	case n.Over > 0 && n.Failed > 0:
-		text = fmt.Sprintf("%s over budget, %d not checked", count(n.Over, "model"), n.Failed)
+		text = fmt.Sprintf("%s over budget, %d not checked", report.Plural(n.Over, "model"), n.Failed)
 	case n.Over > 0:
-		text = fmt.Sprintf("%s of %s over budget", report.Count(int64(n.Over)), count(len(o.Models), "model"))
+		text = fmt.Sprintf("%s of %s over budget", report.Count(int64(n.Over)), report.Plural(len(o.Models), "model"))
 	case n.Failed > 0:
-		text = fmt.Sprintf("%s not checked", count(n.Failed, "model"))
+		text = fmt.Sprintf("%s not checked", report.Plural(n.Failed, "model"))
 	case n.Limited == 0:
 		text = "no limits are set"
 	}
@@ -159,7 +159,7 @@ func (c *comment) limits(limit int) {
 		list = append(list, text)
 	}
 	if len(list) > 0 {
-		fmt.Fprintf(c, "**%s no longer checked:**\n\n", count(len(list), "model"))
+		fmt.Fprintf(c, "**%s no longer checked:**\n\n", report.Plural(len(list), "model"))
 		c.many(list, limit)
 	}
 	list = nil
@@ -194,7 +194,7 @@ func (c *comment) wrong(limit int) {
 		}
 	}
 	if len(list) > 0 {
-		fmt.Fprintf(c, "**%s could not be estimated:**\n\n", count(len(list), "model"))
+		fmt.Fprintf(c, "**%s could not be estimated:**\n\n", report.Plural(len(list), "model"))
 		c.many(list, limit)
 	}
 }
@@ -216,12 +216,12 @@ func (c *comment) models(room int) {
 			c.fold(report.Count(int64(len(rest.Rows)))+" more of these", func() { rest.Markdown(c, room/8) })
 		}
 		if len(notes) > 0 {
-			c.fold(count(len(notes), "note"), func() { c.items(notes, room/8) })
+			c.fold(report.Plural(len(notes), "note"), func() { c.items(notes, room/8) })
 		}
 	}
 	if len(kept) > 0 {
 		g, _, _ := c.o.rows(kept, "", math.MaxInt)
-		summary := count(len(kept), "model") + " unchanged"
+		summary := report.Plural(len(kept), "model") + " unchanged"
 		if c.o.Count().Limited > 0 {
 			summary += " and within budget"
 		}
@@ -258,7 +258,7 @@ func (c *comment) diffs() {
 		c.WriteString(report.DiffFold(d, share))
 	}
 	if left > 0 {
-		fmt.Fprintf(c, "What changes in %s more is left out: memestimate diff tells it.\n\n", count(left, "model"))
+		fmt.Fprintf(c, "What changes in %s more is left out: memestimate diff tells it.\n\n", report.Plural(left, "model"))
 	}
 }
 
@@ -325,11 +325,4 @@ func sentence(s string) string {
 		s = strings.ToValidUTF8(s[:listText-3], "") + "..."
 	}
 	return "`" + strings.NewReplacer("`", "'", "\n", " ", "\r", " ").Replace(report.Clean(s)) + "`"
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return report.Count(int64(n)) + " " + what + "s"
 }

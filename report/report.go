@@ -190,8 +190,8 @@ func Summary(r *estimate.Report) *Grid {
 		g.Rows = append(g.Rows, []string{what, sign + Size(bytes), of})
 	}
 	row("parameters", "", r.Parameters.Bytes, fmt.Sprintf("%s in %s", Count(r.Parameters.Count),
-		tensors(r.Parameters.Tensors)))
-	row("buffers", "", r.Buffers.Bytes, fmt.Sprintf("%s in %s", Count(r.Buffers.Count), tensors(r.Buffers.Tensors)))
+		Plural(r.Parameters.Tensors, "tensor")))
+	row("buffers", "", r.Buffers.Bytes, fmt.Sprintf("%s in %s", Count(r.Buffers.Count), Plural(r.Buffers.Tensors, "tensor")))
 	row("activations", lower, r.Activations.Forward, "without backward: the outputs of all layers")
 	row("activations", lower, r.Activations.WithBackward, "with backward: each with its gradient")
 	if r.Activations.Saved > 0 {
@@ -200,11 +200,12 @@ func Summary(r *estimate.Report) *Grid {
 	return g
 }
 
-func tensors(n int64) string {
+// Plural counts things: "1 tensor", "2 tensors".
+func Plural[T int | int64](n T, what string) string {
 	if n == 1 {
-		return "1 tensor"
+		return "1 " + what
 	}
-	return Count(n) + " tensors"
+	return Count(int64(n)) + " " + what + "s"
 }
 
 // title says what was estimated, in one line whose names are safe.

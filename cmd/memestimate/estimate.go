@@ -168,13 +168,6 @@ func (s *settings) resizes(in source) bool {
 	return err == nil && slices.ContainsFunc(info.Sizes, func(name string) bool { return s.dims[name] > 0 })
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return report.Count(int64(n)) + " " + what + "s"
-}
-
 // explain gives an error about a model its place, its exit code and, where one
 // helps, a hint.
 func (s *settings) explain(err error, command string, in source, m *onnxload.Model) error {

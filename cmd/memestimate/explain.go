@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -109,12 +107,9 @@ func pasted(e *env, arg string) (text []byte, snapshot bool, err error) {
 	r, name := e.stdin, "standard input"
 	if arg != "-" {
 		name = quoteArg(arg)
-		f, err := os.Open(arg)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, false, fail(exitInput, "%s: no such file", name)
-		}
+		f, err := openFile(arg)
 		if err != nil {
-			return nil, false, fail(exitInput, "%s: %w", name, cause(err))
+			return nil, false, err
 		}
 		defer f.Close()
 		r = f

@@ -143,6 +143,18 @@ func readSmall(path string, limit int64, what string) ([]byte, error) {
 	return data, nil
 }
 
+// openFile opens a file to read.
+func openFile(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fail(exitInput, "%s: no such file", quoteArg(path))
+	}
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
+	}
+	return f, nil
+}
+
 func isPipe(f *os.File) bool {
 	st, err := f.Stat()
 	return err == nil && st.Mode()&fs.ModeNamedPipe != 0

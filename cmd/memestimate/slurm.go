@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -27,9 +26,9 @@ func (j *slurmJob) sizes() (cluster.Sizes, error) {
 	if j.site == "" {
 		return cluster.Sizes{}, nil
 	}
-	f, err := os.Open(j.site)
+	f, err := openFile(j.site)
 	if err != nil {
-		return cluster.Sizes{}, fail(exitInput, "--site: %w", err)
+		return cluster.Sizes{}, err
 	}
 	defer f.Close()
 	sizes, err := cluster.ReadSizes(f, spelling.Size)

@@ -2,10 +2,7 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -67,12 +64,9 @@ func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
 	r, name := e.stdin, cmp.Or(e.stdinName, "standard input")
 	if arg != "-" {
 		name = quoteArg(arg)
-		f, err := os.Open(arg)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fail(exitInput, "%s: no such file", name)
-		}
+		f, err := openFile(arg)
 		if err != nil {
-			return nil, fail(exitInput, "%s: %w", name, cause(err))
+			return nil, err
 		}
 		defer f.Close()
 		if st, err := f.Stat(); err == nil && st.IsDir() {
@@ -110,7 +104,7 @@ func (d *deviceFlag) open(e *env, o *output, arg string) (*snapshot.Snapshot, in
 func (d *deviceFlag) of(s *snapshot.Snapshot, arg string) (int, error) {
 	if d.n >= 0 {
 		if d.n >= max(s.Devices(), 1) {
-			return 0, usagef("%s: --device %d, but it has %s, from 0 on", quoteArg(arg), d.n, count(s.Devices(), "device"))
+			return 0, usagef("%s: --device %d, but it has %s, from 0 on", quoteArg(arg), d.n, report.Plural(s.Devices(), "device"))
 		}
 		return d.n, nil
 	}

@@ -105,7 +105,7 @@ func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
 	for _, x := range o.Live {
 		rounds := ""
 		if x.Rounds > 1 {
-			rounds = fmt.Sprintf(", of %s", count(x.Rounds, "round"))
+			rounds = fmt.Sprintf(", of %s", report.Plural(x.Rounds, "round"))
 		}
 		phase := ""
 		if x.Phase != "" {
@@ -137,7 +137,7 @@ func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
 		} else {
 			whose += ": not for this request"
 		}
-		p.line("  %12s  in %s of at most %s, %s", report.Size(x.Bytes), count(x.Pieces, "piece"), report.Size(x.Largest),
+		p.line("  %12s  in %s of at most %s, %s", report.Size(x.Bytes), report.Plural(x.Pieces, "piece"), report.Size(x.Largest),
 			whose)
 	}
 	if len(o.Remedies) > 0 {
@@ -164,7 +164,7 @@ func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
 		p.line("                %s", place(f))
 	}
 	if n := len(o.Frames) - most; n > 0 {
-		p.line("                ... and %s more", count(n, "call"))
+		p.line("                ... and %s more", report.Plural(n, "call"))
 	}
 }
 

@@ -150,20 +150,20 @@ func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
 		}
 		p.line("")
 		p.line("device %d", d.Device)
-		p.size("allocated", d.Allocated, "in "+count(d.Blocks["active_allocated"].Count, "block"))
+		p.size("allocated", d.Allocated, "in "+report.Plural(d.Blocks["active_allocated"].Count, "block"))
 		p.size("active", d.Active, fmt.Sprintf("%s of them wait for another stream",
 			report.Count(int64(d.Blocks["active_pending_free"].Count))))
 		p.size("requested", d.Requested, "")
 		p.size("reserved", d.Reserved,
-			"in "+count(d.Segments["small"].Count+d.Segments["large"].Count+d.Segments["expandable"].Count, "segment"))
+			"in "+report.Plural(d.Segments["small"].Count+d.Segments["large"].Count+d.Segments["expandable"].Count, "segment"))
 		p.size("cached", d.Reserved-d.Active, fmt.Sprintf("%.1f %% of reserved, in %s", d.Fragmentation*100,
-			count(d.Blocks["inactive"].Count, "block")))
+			report.Plural(d.Blocks["inactive"].Count, "block")))
 		p.size("  largest", d.LargestFree, "")
 		p.size("  split", d.InactiveSplit.Bytes, fmt.Sprintf("in %s of segments that are in use",
-			count(d.InactiveSplit.Count, "block")))
+			report.Plural(d.InactiveSplit.Count, "block")))
 		for _, k := range []string{"small", "large", "expandable"} {
 			if n := d.Segments[k]; n.Count > 0 {
-				p.size("segments", n.Bytes, "in "+count(n.Count, k+" one"))
+				p.size("segments", n.Bytes, "in "+report.Plural(n.Count, k+" one"))
 			}
 		}
 		if d.PeakAllocated == nil {
