@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import memestimate
 from recording import Recording
@@ -157,6 +158,30 @@ def test_threads_run_at_the_same_time(tmp_path: Path) -> None:
         sys.setswitchinterval(before)
     assert not failed
     assert len(Recording(tmp_path / "x").calls("tanh")) == 400
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_lists_that_index_are_copied_from_the_host_wherever_they_do(tmp_path: Path, reentrant: bool) -> None:
+    """Where a checkpoint is recomputed, and in a thread: what that thread copies itself starts the driver."""
+    failed: list[BaseException] = []
+
+    def last(x: torch.Tensor) -> torch.Tensor:
+        return x.exp()[..., [-1], :].exp()
+
+    def train() -> None:
+        try:
+            x = torch.ones(2, 3, 4, device="cuda", requires_grad=True)
+            checkpoint(last, x, use_reentrant=reentrant).sum().backward()
+        except BaseException as error:
+            failed.append(error)
+
+    with memestimate.record(tmp_path / "x"):
+        train()
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+    assert not failed
+    assert len(Recording(tmp_path / "x").calls("index")) == 4
 
 
 def test_a_shape_that_does_not_fit_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

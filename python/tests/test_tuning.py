@@ -78,6 +78,30 @@ def test_what_is_wrong_is_said(given: dict[str, Any], said: str) -> None:
         memestimate.from_config(llama(1), **given)
 
 
+def test_adapters_of_a_model_that_peft_does_not_know(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    transformers = pytest.importorskip("transformers")
+    sizes = {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64, "vocab_size": 128, "pad_token_id": 0}
+    config = transformers.Olmo2Config(**sizes, num_attention_heads=2, num_key_value_heads=2)
+    with pytest.raises(
+        ValueError, match="no default target modules for olmo2: name them, as in r=4,targets=all-linear"
+    ):
+        memestimate.from_config(config, lora=4, seq=16)
+    named = memestimate.from_config(config, lora={"r": 4, "target_modules": "all-linear"}, seq=16)
+    assert named.peak.allocated > 0
+
+
+def test_linear_layers_of_gpt2_have_four_bits() -> None:
+    pytest.importorskip("bitsandbytes")
+    config = pytest.importorskip("transformers").GPT2Config(n_layer=2, n_embd=64, n_head=2, vocab_size=128)
+    model, _ = tuning.build(config, tuning.Way(qlora=4))
+    kinds = [type(module).__name__ for module in model.modules()]
+    assert kinds.count("Linear4bit") == 2 * 4
+    assert "Conv1D" not in kinds
+    weight = model.get_parameter("transformer.h.1.mlp.c_fc.weight")
+    assert tuple(weight.shape) == (256, 64)
+
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -115,7 +115,7 @@ RULES = Rules(
         *(batches.install, nvml.install),
         shorter.install,
     ),
-    begin=(sums.begin, checks.check),
+    begin=(sums.begin, threads.begin, checks.check),
     allocate=out_of_memory.allocate,
     logged=(convolutions.logged, values.logged, sums.logged),
     followed=values.followed,

@@ -203,20 +203,23 @@ def _bounded(config: PretrainedConfig) -> None:
 
 def _quantize(module: nn.Module, compute: torch.dtype) -> None:
     """Put bitsandbytes' 4-bit layers in the places of linear ones, as `BitsAndBytesConfig(load_in_4bit=True)` does."""
+    from transformers.pytorch_utils import Conv1D  # a linear layer of GPT-2, whose weight is transposed
+
     bnb = _library("bitsandbytes")
     for name, child in module.named_children():
-        if type(child) is nn.Linear and name not in ("lm_head", "output_projection", "classifier"):
+        transposed = isinstance(child, Conv1D)
+        if (transposed or type(child) is nn.Linear) and name not in ("lm_head", "output_projection", "classifier"):
+            weight: torch.Tensor = child.weight.data  # type: ignore[assignment]
+            weight = weight.T.contiguous() if transposed else weight
             layer = bnb.nn.Linear4bit(
-                child.in_features,
-                child.out_features,
+                weight.shape[1],
+                weight.shape[0],
                 bias=child.bias is not None,
                 compute_dtype=compute,
                 quant_type="nf4",
                 compress_statistics=True,
             )
-            layer.weight = bnb.nn.Params4bit(
-                child.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True
-            )
+            layer.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type="nf4", compress_statistics=True)
             layer.bias = child.bias
             setattr(module, name, layer)
         else:
@@ -237,7 +240,15 @@ def _adapt(model: nn.Module, adapters: int | Mapping[str, Any], task: str) -> nn
     targets = settings.get("target_modules")
     if isinstance(targets, Sequence) and not isinstance(targets, str):
         settings["target_modules"] = list(targets)
-    adapted: nn.Module = peft.get_peft_model(model, peft.LoraConfig(**settings))
+    try:
+        adapted: nn.Module = peft.get_peft_model(model, peft.LoraConfig(**settings))
+    except ValueError as error:
+        if targets is not None or "target_modules" not in str(error):
+            raise
+        kind, rank = model.config.model_type, settings.get("r", 8)  # type: ignore[union-attr]
+        raise ValueError(
+            f"PEFT has no default target modules for {kind}: name them, as in r={rank},targets=all-linear"
+        ) from error
     return adapted
 
 

@@ -19,10 +19,28 @@ def install(session: Session) -> None:
     def within(thread: threading.Thread) -> None:
         if session.alone:
             torch._C._set_multithreading_enabled(False)
+        torch._C._set_only_lift_cpu_tensors(True)  # see device.install
         with session.capture, DeviceNumbers() if session.by_host else nullcontext():
             run(thread)
 
     session.patches.set(threading.Thread, "_bootstrap_inner", within)
+
+
+def begin(session: Session) -> None:
+    """Have lists that index tensors copied from the host in autograd's threads too, which recompute checkpoints.
+
+    It has one for each GPU (`Engine::thread_init`, engine.cpp), where a hook of a tensor on that GPU is called. What is
+    set there stays: an index on the host does the same.
+    """
+    session.quiet, before = True, session.quiet
+    try:
+        for index in range(torch.cuda.device_count()):
+            with torch.enable_grad():
+                made = torch.ones(1, device=f"cuda:{index}", requires_grad=True) * 2
+                made.register_hook(lambda grad: torch._C._set_only_lift_cpu_tensors(True))
+                made.sum().backward()
+    finally:
+        session.quiet = before
 
 
 def alone(patches: Patches) -> None:
