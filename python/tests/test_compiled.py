@@ -106,6 +106,51 @@ def test_what_inductor_decides_by_timing_is_decided_by_a_rule(tmp_path: Path) ->
     assert any(5008 in size for size in sizes), "5001 is padded to a multiple of eight"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "turned", "made", "bias", "padded"),
+    [
+        ("bfloat16", (32768, 256, 196), (False, True), (True, False), True, False),  # 0.031 and 0.033 ms
+        ("bfloat16", (256, 32768, 196), (True, False), (True, True), False, True),  # 0.029 and 0.026
+        ("bfloat16", (196, 32768, 256), (True, False), (True, True), False, False),  # 0.029 and 0.064
+        ("bfloat16", (5336, 12941, 1211), (False, True), (True, False), True, True),  # 1.485 and 0.351
+        ("bfloat16", (25296, 1945, 1384), (True, False), (True, False), True, False),  # 0.211 and 0.602
+        ("bfloat16", (240, 356, 1434), (False, True), (False, False), True, False),  # 0.010 and 0.025
+        ("float32", (2728, 10109, 3600), (True, True), (False, True), False, False),  # 4.365 and 4.960
+        ("tf32", (13992, 414, 556), (False, False), (True, False), True, True),  # 0.102 and 0.049
+        ("tf32", (10275, 1452, 7468), (False, True), (False, False), False, False),  # 0.711 and 0.761
+    ],
+)
+def test_products_are_padded_where_an_h200_was_faster(
+    dtype: str,
+    sizes: tuple[int, int, int],
+    turned: tuple[bool, bool],
+    made: tuple[bool, bool],
+    bias: bool,
+    padded: bool,
+) -> None:
+    from torch._inductor.fx_passes import pad_mm
+
+    from memestimate.compiled.timing import _times
+
+    m, k, n = sizes
+    kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
+    shapes = [shape[::-1] if t else shape for shape, t in zip(((m, k), (k, n)), turned, strict=True)]
+    a, b = (torch.empty(shape, dtype=kind, device="meta") for shape in shapes)
+    a, b = a.t() if turned[0] else a, b.t() if turned[1] else b
+    planned = {"mat1": made[0] and not turned[0], "mat2": made[1] and not turned[1]}
+    pad = SimpleNamespace(
+        get_alignment_size=pad_mm.get_alignment_size,
+        get_padded_length=pad_mm.get_padded_length,
+        should_exclude_padding_time=lambda match, name: planned[name],
+    )
+    before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, dtype == "tf32"
+    try:
+        times = _times(pad, None, a, b, bias)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert (times["orig_bench_fn"] > 1.1 * times["pad_bench_fn"]) == padded
+
+
 def test_tensors_of_numbers_are_made_within_compiled_code(tmp_path: Path) -> None:
     """Masks are filled with them; tracing computes them on the GPU, and the recorder's own functions are not seen."""
 
