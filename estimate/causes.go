@@ -151,7 +151,7 @@ func (b *Model) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err err
 // dataDependent weighs how large sizes are that depend on data, from one to the most that they can be. The body of a
 // loop is counted once, however often it runs.
 func (b *Model) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	n := len(b.analysis.Types.Bounded) + b.analysis.Loops
+	n := b.analysis.Types.Bounded + b.analysis.Loops
 	for i := range sim.prog.Calls {
 		if sim.prog.Calls[i].Args.Packed > 0 {
 			n++

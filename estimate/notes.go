@@ -30,7 +30,7 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 	if n := a.Unsized(); n > 0 {
 		say(Warning, "the size of %s is not known: every total is a lower bound", plural(n, "value"))
 	}
-	if n := len(a.Types.Bounded); n > 0 {
+	if n := a.Types.Bounded; n > 0 {
 		say(Info, "%s depend on data: the most they can take is counted", plural(n, "dimension"))
 	}
 	if a.Loops > 0 {

@@ -37,8 +37,6 @@ type source struct {
 	kept []byte   // payloads: see payload
 	dir  string
 	lim  Limits
-
-	written time.Time // when the file was, last
 }
 
 // Open reads the model at path, which may also be a pipe. The file stays open
@@ -96,9 +94,6 @@ func openRegular(f *os.File, opts Options) (*Model, error) {
 	if after, serr := f.Stat(); serr == nil && (after.Size() != st.Size() || !after.ModTime().Equal(st.ModTime())) {
 		return nil, prefix(opts, fmt.Errorf("changed while being read: %d bytes of %s, now %d of %s", st.Size(),
 			st.ModTime().Format(time.TimeOnly), after.Size(), after.ModTime().Format(time.TimeOnly)))
-	}
-	if err == nil {
-		m.data.written = st.ModTime()
 	}
 	return m, err
 }

@@ -12,7 +12,7 @@ type Builder struct {
 // NewBuilder returns a Builder of an empty snapshot with so many devices.
 func NewBuilder(devices int) *Builder {
 	b := &Builder{
-		s:       &Snapshot{stacks: make([][2]uint32, 1), hasSettings: true, hasNotes: true, hasTraces: true},
+		s:       &Snapshot{stacks: make([][2]uint32, 1), hasSettings: true, hasNotes: true},
 		frames:  map[Frame]uint32{},
 		stacks:  map[string]StackID{},
 		notes:   map[string]NoteID{},

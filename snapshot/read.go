@@ -93,7 +93,6 @@ func (m *machine) top(items []value) error {
 				return err
 			})
 		case idTraces:
-			s.hasTraces = true
 			err = m.traces(v)
 		case idSettings:
 			s.hasSettings = true

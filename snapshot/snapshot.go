@@ -209,7 +209,6 @@ type Snapshot struct {
 	actions     []string // names of actions from NumActions on
 	hasSettings bool
 	hasNotes    bool // the file has external_annotations
-	hasTraces   bool
 }
 
 // Stack returns the frames of a stack, innermost first: indices into Frames.

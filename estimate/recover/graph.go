@@ -24,13 +24,13 @@ func (b *recovery) flatten(g *onnxload.Graph) error {
 			continue
 		}
 		if n.Op == "If" && n.Domain == "" {
-			if flow, ok := b.types.Flow(n); ok && flow.Body != nil {
-				if err := b.flatten(flow.Body); err != nil {
+			if body := b.types.Body(n); body != nil {
+				if err := b.flatten(body); err != nil {
 					return err
 				}
 				for j, id := range n.Out {
-					if id != onnxload.NoValue && j < len(flow.Body.Outputs) {
-						b.same[id] = b.id(flow.Body.Outputs[j])
+					if id != onnxload.NoValue && j < len(body.Outputs) {
+						b.same[id] = b.id(body.Outputs[j])
 					}
 				}
 				continue

@@ -261,8 +261,8 @@ func (b *recovery) opaque(n *onnxload.Node) {
 
 // captured returns the values that the graph of a loop reads, of whatever graph they are.
 func (b *recovery) captured(n *onnxload.Node) (ids []onnxload.ValueID) {
-	flow, ok := b.types.Flow(n)
-	if !ok || flow.Body == nil {
+	body := b.types.Body(n)
+	if body == nil {
 		return nil
 	}
 	add := func(list []onnxload.ValueID) {
@@ -272,10 +272,10 @@ func (b *recovery) captured(n *onnxload.Node) (ids []onnxload.ValueID) {
 			}
 		}
 	}
-	for i := range flow.Body.Nodes {
-		add(flow.Body.Nodes[i].In)
+	for i := range body.Nodes {
+		add(body.Nodes[i].In)
 	}
-	add(flow.Body.Outputs)
+	add(body.Outputs)
 	return ids
 }
 

@@ -69,13 +69,13 @@ func matchTensorSplit(b *recovery, i int) {
 
 // loopReads reports whether the body of a loop reads a value, and nothing else that is computed from data.
 func (b *recovery) loopReads(loop *onnxload.Node, x onnxload.ValueID) bool {
-	flow, ok := b.types.Flow(loop)
-	if !ok || flow.Body == nil {
+	body := b.types.Body(loop)
+	if body == nil {
 		return false
 	}
 	reads := false
-	for i := range flow.Body.Nodes {
-		n := &flow.Body.Nodes[i]
+	for i := range body.Nodes {
+		n := &body.Nodes[i]
 		for j := range n.In {
 			if b.in(n, j) == x {
 				if n.Op != "Slice" {

@@ -15,13 +15,6 @@ var controlFamily = family{"", []op{
 	{name: "Scan", since: 9, infer: inferScan},
 }}
 
-// A Flow is how often a node runs which of its graphs.
-type Flow struct {
-	Body    *onnxload.Graph // the branch of an If that is taken; the body of a Loop or Scan
-	Certain bool            // the condition or the number of iterations is known
-	Trips   Dim             // how often Body runs: 1 for an If
-}
-
 // body returns a graph attribute after checking how many inputs and outputs it has;
 // -1 stands for any number.
 func (c *call) body(attr string, ins, outs int) (*onnxload.Graph, error) {
@@ -107,7 +100,7 @@ func inferIf(c *call) error {
 			c.set(i, f.typeOf(id))
 			c.results[i] = f.constant(id)
 		}
-		f.flow(c.node, Flow{branches[taken], true, N(1)})
+		f.runs(c.node, branches[taken])
 		return nil
 	}
 
@@ -142,7 +135,7 @@ func inferIf(c *call) error {
 		}
 		c.set(i, t)
 	}
-	f.flow(c.node, Flow{branches[taken], false, N(1)})
+	f.runs(c.node, branches[taken])
 	return nil
 }
 
@@ -203,10 +196,10 @@ func (f *inferer) bits(g *onnxload.Graph, seen map[onnxload.ValueID]bool) Dim {
 	return sum
 }
 
-// flow records what a node with graphs does.
-func (f *inferer) flow(n *onnxload.Node, w Flow) {
-	if f.flows == nil {
-		f.flows = map[*onnxload.Node]Flow{}
+// runs records which of its graphs a node runs.
+func (f *inferer) runs(n *onnxload.Node, g *onnxload.Graph) {
+	if f.bodies == nil {
+		f.bodies = map[*onnxload.Node]*onnxload.Graph{}
 	}
-	f.flows[n] = w
+	f.bodies[n] = g
 }

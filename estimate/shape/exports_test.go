@@ -61,7 +61,7 @@ func TestExportsWithBatchAlone(t *testing.T) {
 		if open > 0 {
 			t.Errorf("%d of %d values are not known", open, len(m.Values))
 		}
-		if len(r.Unknown) > 0 || len(r.Unbound) > 0 || len(r.Bounded) > 0 {
+		if len(r.Unknown) > 0 || len(r.Unbound) > 0 || r.Bounded > 0 {
 			t.Errorf("unknown %v, unbound %v, bounded %v", r.Unknown, r.Unbound, r.Bounded)
 		}
 	})

@@ -103,9 +103,9 @@ type inferer struct {
 	recent [256]*Type // by their hashes: most values have the type of another one
 	room   []Type     // where the next types go
 
-	depth  int // of bodies around the graph being inferred
-	visits int // nodes inferred, again and again in bodies of loops
-	flows  map[*onnxload.Node]Flow
+	depth  int                                // of bodies around the graph being inferred
+	visits int                                // nodes inferred, again and again in bodies of loops
+	bodies map[*onnxload.Node]*onnxload.Graph // that nodes run
 }
 
 func newInferer(m *onnxload.Model, opt Options) *inferer {

@@ -56,11 +56,11 @@ func inferLoop(c *call) error {
 		return err
 	}
 	switch {
-	case !certain && c.has(0), !certain && !always, !certain:
-		trips, certain = f.unnamed(), false
+	case !certain:
+		trips = f.unnamed()
 		c.note("the number of iterations is not known")
 	case !always:
-		trips, certain = f.bounded(trips), false
+		trips = f.bounded(trips)
 		c.note("the number of iterations is not known, at most %v", trips)
 	}
 	n, known := trips.Int()
@@ -77,7 +77,7 @@ func inferLoop(c *call) error {
 	for i := range scans {
 		c.set(carried+i, stacked(f.typeOf(g.Outputs[1+carried+i]), 0, trips))
 	}
-	f.flow(c.node, Flow{g, certain, trips})
+	f.runs(c.node, g)
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 	for i := range scans {
 		c.set(l.carried+i, stacked(stack[i], 0, N(n)))
 	}
-	f.flow(c.node, Flow{l.g, true, N(n)})
+	f.runs(c.node, l.g)
 	return true, nil
 }
 

@@ -13,7 +13,7 @@ import (
 type Result struct {
 	Unknown        []UnknownOp     // operators that the table does not have, sorted by domain and name
 	Unbound        []Unbound       // dimensions that some value depends on and no option gave, in the order of the inputs
-	Bounded        []Bounded       // values whose size depends on data, in the order of the value table
+	Bounded        int             // dimensions that depend on data
 	Contradictions []Contradiction // values that the file declares otherwise, in the order of the nodes
 	Notes          []string        // what else the user should know, one line each
 
@@ -37,13 +37,6 @@ type Unbound struct {
 	Dim    int      // when Name is "": which dimension of Inputs[0]; -1: not even their number is known
 }
 
-// A Bounded is a value with a dimension that depends on data.
-type Bounded struct {
-	Value onnxload.ValueID
-	Dim   int // which dimension
-	Limit Dim // the most it can be
-}
-
 // Type returns the type of a value, the zero Type for onnxload.NoValue.
 func (r *Result) Type(id onnxload.ValueID) Type {
 	return r.f.typeOf(id)
@@ -56,12 +49,9 @@ func (r *Result) Value(id onnxload.ValueID) *Const {
 	return r.f.constant(id)
 }
 
-// Flow returns which of its graphs an If, Loop or Scan runs, and how often. For other nodes, and for those in a branch
-// that is not taken, ok may be false.
-func (r *Result) Flow(n *onnxload.Node) (flow Flow, ok bool) {
-	flow, ok = r.f.flows[n]
-	return flow, ok
-}
+// Body returns which of its graphs an If, Loop or Scan runs: nil for other nodes, and it may be for those in a branch
+// that is not taken.
+func (r *Result) Body(n *onnxload.Node) *onnxload.Graph { return r.f.bodies[n] }
 
 // Numbers reports whether all dimensions that are known are numbers. Then Type, Shared and Limit may be called while
 // Value is.
@@ -117,17 +107,17 @@ func (r *Result) findOpen() {
 			})
 		}
 	}
-	for id, t := range r.f.types {
+	for _, t := range r.f.types {
 		if t == nil {
 			continue
 		}
-		for i, d := range t.Shape.Dims {
+		for _, d := range t.Shape.Dims {
 			if _, ok := d.Int(); ok {
 				continue
 			}
 			r.symbols = true
-			if limit, ok := r.f.bound(d); ok {
-				r.Bounded = append(r.Bounded, Bounded{onnxload.ValueID(id), i, limit})
+			if _, ok := r.f.bound(d); ok {
+				r.Bounded++
 			}
 			d.Symbols(func(s string) {
 				if _, ok := at[s]; !ok && !strings.HasPrefix(s, "?") {

@@ -56,7 +56,7 @@ func inferScan(c *call) error {
 		}
 		c.set(i, t)
 	}
-	c.inf.flow(c.node, Flow{g, !trips.Unnamed(), trips})
+	c.inf.runs(c.node, g)
 	return nil
 }
 

@@ -54,7 +54,6 @@ type swapped struct {
 // A shardGroup is the parameters that are gathered together: an FSDPParamGroup.
 type shardGroup struct {
 	params   []*shardParam
-	root     bool
 	gathered bool     // its parameters are there
 	out      *storage // of the all-gather, until it is copied out
 	turns    []int    // where post_forward_order has it
@@ -79,11 +78,11 @@ func (r *run) shard(values []*tensor) (params []*leaf) {
 	s := &sharding{Shards: r.opts.Shards, begins: map[int32]groupSpan{}}
 	r.shards = s
 	leaves := map[program.ValueID]*leaf{}
-	for i, g := range r.prog.Groups {
+	for _, g := range r.prog.Groups {
 		if s.Offload {
 			r.moveGroup(g, values)
 		}
-		group := &shardGroup{root: i == len(r.prog.Groups)-1}
+		group := new(shardGroup)
 		s.groups = append(s.groups, group)
 		for _, span := range g.Spans {
 			s.begins[span.First] = groupSpan{group, span}

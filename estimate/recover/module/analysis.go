@@ -292,7 +292,7 @@ func (a *Analysis) carries(id onnxload.ValueID) bool {
 // one that is taken is counted, and returned; the larger one where that is not known.
 func (a *Analysis) bodies(n *onnxload.Node, f *flow) (taken *onnxload.Graph) {
 	best := int64(-1)
-	chosen, _ := a.Types.Flow(n)
+	chosen := a.Types.Body(n)
 	var steps [2]int // of the best branch
 	for i := range n.Attrs {
 		for _, g := range n.Attrs[i].Graphs {
@@ -314,7 +314,7 @@ func (a *Analysis) bodies(n *onnxload.Node, f *flow) (taken *onnxload.Graph) {
 			}
 			branch := [2]int{from, len(a.Steps)}
 			size := a.outputsOf(branch)
-			if chosen.Body == g {
+			if chosen == g {
 				size = math.MaxInt64
 			}
 			if size > best {
