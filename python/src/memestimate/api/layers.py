@@ -191,42 +191,44 @@ def _read(path: Path) -> tuple[str, _Pieces]:
         header = file.readline()
         lines = file.readlines()
     pieces = _Pieces([], [], [])
+    kinds: dict[tuple[str, ...], list[bool]] = {}  # of a line's numbers, by what is between them
     before = ""
     for line in lines:
-        before = _split(pieces, line, before)
+        parts = _DIGITS.split(line)
+        between = tuple(parts[::2])
+        moves = kinds.get(between)
+        if moves is None:
+            moves = kinds[between] = _moves(line)
+        for text, part, moved in zip(between, parts[1::2], moves, strict=False):
+            number = int(part)
+            before += text + "0" * (len(part) - len(str(number)))
+            pieces.texts.append(before)
+            pieces.numbers.append(number)
+            pieces.keys.append((before, -1 if moved else number))
+            before = ""
+        before += parts[-1]
     pieces.texts.append(before)
     pieces.numbers.append(0)
     pieces.keys.append((before, 0))
     return header, pieces
 
 
-def _split(pieces: _Pieces, line: str, before: str) -> str:
-    """Add the pieces of a line, and return the text that is left over."""
+def _moves(line: str) -> list[bool]:
+    """Which numbers of a line differ between layers that are alike."""
     word = line[2 : line.index('"', 2)]
     counts = word in _NUMBERED  # with its first number
     tokens = _TOKEN.findall(line)
     module = len(tokens) - 2 if word == "call" else -1  # ...,3]
+    found: list[bool] = []
     for place, token in enumerate(tokens):
+        numbers = len(_DIGITS.findall(token))
         if token[0] == '"':
-            tensor = _TENSOR.fullmatch(token) is not None
-            moves = tensor or word in ("is", "module")
-        elif token[-1].isdigit():
-            tensor, moves = False, token.isdigit() and (counts or place == module)
+            tensor = _TENSOR.fullmatch(token) is not None  # whose second number is that of its layout
+            found += [True, False] if tensor else [word in ("is", "module")] * numbers
+        elif numbers:
+            found += [token.isdigit() and (counts or place == module)] * numbers
             counts = False
-        else:
-            before += token
-            continue
-        for i, part in enumerate(_DIGITS.split(token)):
-            if i % 2 == 0:
-                before += part
-                continue
-            number = int(part)
-            before += "0" * (len(part) - len(str(number)))
-            pieces.texts.append(before)
-            pieces.numbers.append(number)
-            pieces.keys.append((before, -1 if moves and not (tensor and i > 1) else number))
-            before = ""
-    return before
+    return found
 
 
 @dataclass(frozen=True)
