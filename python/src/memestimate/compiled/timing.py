@@ -123,10 +123,11 @@ class Timing:
 
 def _times(pad: Any, match: Any, a: torch.Tensor, b: torch.Tensor, bias: bool) -> dict[str, float]:
     """Milliseconds of a product as it is and of the padded one."""
-    m, k, n = (int(size) for size in (a.shape[-2], a.shape[-1], b.shape[-1]))
+    lengths = a.shape[-2], a.shape[-1], b.shape[-1]
+    m, k, n = map(int, lengths)
     batch = int(a.shape[0]) if a.dim() == 3 else 1
     size, multiple = a.element_size(), pad.get_alignment_size(a)
-    padded = [length + pad.get_padded_length(length, multiple) for length in (m, k, n)]
+    padded = [int(length) + int(pad.get_padded_length(length, multiple)) for length in lengths]  # 0 for a symbol
     rows = [k if a.stride(-1) == 1 else m, n if b.stride(-1) == 1 else k, n]  # elements between their beginnings
     rates = _HALF if size == 2 else _TF32 if size == 4 and torch.backends.cuda.matmul.allow_tf32 else {}
 
@@ -139,7 +140,7 @@ def _times(pad: Any, match: Any, a: torch.Tensor, b: torch.Tensor, bias: bool) -
 
     whole = product(padded, 16)
     for name, operand, sizes in (("mat1", a, padded[:2]), ("mat2", b, padded[1:])):
-        if list(operand.shape[-2:]) == sizes:
+        if [int(length) for length in operand.shape[-2:]] == sizes:
             continue
         if pad.should_exclude_padding_time(match, name):  # planned: made with the padding, which is filled
             whole += _FILL
