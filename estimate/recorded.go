@@ -299,8 +299,9 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 			line += fmt.Sprintf(" (%d times)", n)
 		}
 		level := Info
-		is := func(u unboundedBy) bool { return u.note == rec.Texts[t.code] && u.note != "batches" }
-		if slices.ContainsFunc(unbounded, is) {
+		switch code := rec.Texts[t.code]; {
+		case code == "batches":
+		case code == "targets", slices.ContainsFunc(unbounded, func(u unboundedBy) bool { return u.note == code }):
 			level = Warning
 		}
 		notes = append(notes, Note{level, line})

@@ -82,7 +82,7 @@ class Run:
             model = _prepared(model, way)
         adapters = way.lora if way.qlora is None else way.qlora
         if adapters is not None:
-            model = _adapt(model, adapters, self.task[1])
+            model = _adapt(model, adapters, self.task[1], recorder)
         model.train(way.mode == "train")
         trained = [p for p in model.parameters() if p.requires_grad]
         called: Callable[..., Any] = torch.compile(model) if way.compile else model
@@ -233,7 +233,8 @@ def _prepared(model: nn.Module, way: Way) -> nn.Module:
     return prepared
 
 
-def _adapt(model: nn.Module, adapters: int | Mapping[str, Any], task: str) -> nn.Module:
+def _adapt(model: nn.Module, adapters: int | Mapping[str, Any], task: str, recorder: Recorder) -> nn.Module:
+    """Add PEFT's adapters: to all linear layers but the head where it has no layers of its own choice for a family."""
     peft = _library("peft")
     settings: dict[str, Any] = {"task_type": task} if task else {}
     settings.update({"r": adapters} if isinstance(adapters, int) else adapters)
@@ -245,10 +246,14 @@ def _adapt(model: nn.Module, adapters: int | Mapping[str, Any], task: str) -> nn
     except ValueError as error:
         if targets is not None or "target_modules" not in str(error):
             raise
+        settings["target_modules"] = "all-linear"
+        adapted = peft.get_peft_model(model, peft.LoraConfig(**settings))
         kind, rank = model.config.model_type, settings.get("r", 8)  # type: ignore[union-attr]
-        raise ValueError(
-            f"PEFT has no default target modules for {kind}: name them, as in r={rank},targets=all-linear"
-        ) from error
+        recorder.note(
+            "targets",
+            f"PEFT has no default layers for {kind}: adapters are beside all linear ones but the head, as by "
+            f"r={rank},targets=all-linear",
+        )
     return adapted
 
 
