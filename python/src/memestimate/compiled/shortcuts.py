@@ -19,6 +19,8 @@ def install(session: Session) -> None:
     expand: Any = importlib.import_module("sympy").expand
     scheduler: Any = importlib.import_module("torch._inductor.scheduler")
     virtualized: Any = importlib.import_module("torch._inductor.virtualized").V
+    cache: Any = importlib.import_module("torch._inductor.codecache").CacheBase
+    repro: Any = importlib.import_module("torch._dynamo.repro.after_aot")
     readable: Any = fx.GraphModule.print_readable
     inputs = scheduler.Scheduler.get_graph_partition_symbol_inputs
     expanded: dict[tuple[type, Any], Any] = {}
@@ -43,7 +45,13 @@ def install(session: Session) -> None:
             return ""
         return str(readable(graph, print_output, *args, **kwargs))
 
+    def nothing(*_: Any, **__: Any) -> None:
+        """What a graph is written out for that fails."""
+
+    # A hash of all files of Triton, by which caches know it. There are none here.
+    session.patches.set(cache, "get_system", staticmethod(lambda: {"hash": ""}))
     session.patches.set(sizevars.SizeVarAllocator, "simplify", simplified)
     session.patches.set(scheduler.Scheduler, "get_graph_partition_symbol_inputs", symbols)
     if not any(map(os.environ.get, _LOGS)):
         session.patches.set(fx.GraphModule, "print_readable", written)
+        session.patches.set(repro, "save_graph_repro", nothing)
