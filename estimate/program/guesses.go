@@ -20,8 +20,8 @@ var (
 		"a variable of a loop is assigned again by the next turn: one over modules whose names differ by numbers alone, or " +
 			"one that changes a tensor's size, b = x * b[..., :-1] + y * b[..., 1:]", "Blealtan/efficient-kan"}
 	NamesOfAttention = &GuessRow{"names-of-attention",
-		"what is taken out of a tuple and what multiplies another activation have names: q, k, v = self.qkv(x).unbind(0); " +
-			"attn @ v", "timm/models/vision_transformer.py"}
+		"what is taken out of a tuple, what multiplies another activation, and the argument of the projection that the " +
+			"tuple is of have names: q, k, v = self.qkv(x).unbind(0); attn @ v", "timm/models/vision_transformer.py"}
 	JoinedParts = &GuessRow{"joined-parts",
 		"the parts that cat joins are in a list, or a decoder's variables", "torchvision/models/densenet.py"}
 	OneExpression = &GuessRow{"one-expression",
@@ -42,6 +42,8 @@ var everyVariable = &GuessRow{}
 //     an operator whose result has the same shape (x = x + f(x));
 //   - what multiplies another activation, attn @ v, has a name that is not assigned again before the function returns;
 //   - so has what is taken out of a tuple, q, k, v = qkv.unbind(0) or x1, x2 = x.chunk(2): see unpacking;
+//   - the argument of a projection that is then unpacked, qkv = self.qkv(x), lives on, as x is assigned again by what
+//     attention makes;
 //   - the parts of a list that modules made and cat joins: the list is a variable; see beside for its end;
 //   - what is made larger and joined with a skip connection, x = self.dec(torch.cat([self.up(x), skip], 1)): see
 //     joined;
@@ -79,7 +81,10 @@ func (l *liveness) guess() {
 	})
 	l.unpacking()
 	for i := range l.p.Calls {
-		if c := &l.p.Calls[i]; c.Op == "cat" {
+		switch c := &l.p.Calls[i]; c.Op {
+		case "linear":
+			l.projection(int32(i))
+		case "cat":
 			l.list(c)
 		}
 	}
@@ -192,6 +197,46 @@ func (l *liveness) unpacking() {
 // sameSize reports whether two values have as many elements.
 func (l *liveness) sameSize(a, b ValueID) bool {
 	return Numel(l.p.Values[a].Shape) == Numel(l.p.Values[b].Shape)
+}
+
+// projection lets the argument of a projection that is then unpacked live until a product of its size is made and
+// looked at as what x is assigned to, x = (attn @ v).transpose(1, 2).reshape(B, N, C); to the end of the function
+// without one.
+func (l *liveness) projection(i int32) {
+	c := &l.p.Calls[i]
+	x, y := c.In[0], c.Out[0]
+	if x == NoValue || y == NoValue || l.of[x].made < 0 || l.of[x].owner != l.of[y].owner || l.of[x].reads != 1 {
+		return
+	}
+	if y, _ = l.looks(y, i); l.of[y].picks < 2 && (l.of[y].reads != 1 || !Of(l.p.Calls[l.of[y].reader].Op).Is(Parts)) {
+		return
+	}
+	k := l.spans.frame(i, l.of[x].owner)
+	if k < 0 {
+		return
+	}
+	for j := i + 1; j <= l.spans.list[k].last; j++ {
+		d := &l.p.Calls[j]
+		if Of(d.Op).Is(Product) && d.Scope == l.of[x].owner && d.Out[0] != NoValue && l.sameSize(d.Out[0], x) {
+			_, end := l.looks(d.Out[0], j)
+			l.keep(x, end, NamesOfAttention)
+			return
+		}
+	}
+	l.hold(x, NamesOfAttention)
+}
+
+// looks follows a value that call i makes through what only looks at it differently, and returns the last of them with
+// the call that makes it.
+func (l *liveness) looks(v ValueID, i int32) (ValueID, int32) {
+	for l.of[v].reads == 1 {
+		c := &l.p.Calls[l.of[v].reader]
+		if !Of(c.Op).Is(Look) || c.Out[0] == NoValue {
+			break
+		}
+		v, i = c.Out[0], l.of[v].reader
+	}
+	return v, i
 }
 
 // list lets the parts of a list live on that modules made and cat joins. Two are more often named one by one,

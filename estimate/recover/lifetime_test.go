@@ -49,7 +49,8 @@ func TestListsOfModulesHoldNothing(t *testing.T) {
 	wantEnds(t, mustRecover(t, graph("s/s.l.0", "s/s.l.1")), "a after exp(a)", "b after sqrt(b)", "c after neg(c)")
 }
 
-// q, k and v are names, and so is attn: x = self.proj((attn @ v).transpose(1, 2)) assigns none of them.
+// q, k and v are names, and so is attn: x = self.proj((attn @ v).transpose(1, 2)) assigns none of them. The argument
+// of the projection that they come out of is assigned by what attention makes.
 func TestNamesOfAttention(t *testing.T) {
 	p := mustRecover(t, onnx.Graph{
 		In: []onnx.Value{onnx.Float("in", 2, 4, 6)}, Out: []onnx.Value{{Name: "y"}},
@@ -64,7 +65,7 @@ func TestNamesOfAttention(t *testing.T) {
 			onnx.Op("MatMul", "o a.proj.weight", "z").Named("a:MatMul"), onnx.Op("Neg", "z", "y").Named("b:Neg"),
 		},
 	})
-	wantEnds(t, p, "x after linear(x, a.qkv.weight, -)", "qkv after split(qkv)", "k after permute(k)", "s after softmax(s)",
+	wantEnds(t, p, "qkv after split(qkv)", "k after permute(k)", "s after softmax(s)", "x after matmul(attn, v)",
 		"o after linear(o, a.proj.weight, -)",
 		"q after linear(o, a.proj.weight, -)", "v after linear(o, a.proj.weight, -)", "kt after linear(o, a.proj.weight, -)",
 		"attn after linear(o, a.proj.weight, -)", "z after neg(z)")
