@@ -27,18 +27,19 @@ def install(session: Session) -> None:
 
 
 def begin(session: Session) -> None:
-    """Have lists that index tensors copied from the host in autograd's threads too, which recompute checkpoints.
+    """Have lists that index tensors copied from the host in autograd's thread too, which recomputes checkpoints.
 
     It has one for each GPU (`Engine::thread_init`, engine.cpp), where a hook of a tensor on that GPU is called. What is
-    set there stays: an index on the host does the same.
+    set there stays: an index on the host does the same. Where threads run their backward passes themselves it has none.
     """
+    if session.alone:
+        return
     session.quiet, before = True, session.quiet
     try:
-        for index in range(torch.cuda.device_count()):
-            with torch.enable_grad():
-                made = torch.ones(1, device=f"cuda:{index}", requires_grad=True) * 2
-                made.register_hook(lambda grad: torch._C._set_only_lift_cpu_tensors(True))
-                made.sum().backward()
+        with torch.enable_grad():
+            made = torch.ones(1, device="cuda", requires_grad=True) * 2
+            made.register_hook(lambda grad: torch._C._set_only_lift_cpu_tensors(True))
+            made.sum().backward()
     finally:
         session.quiet = before
 
