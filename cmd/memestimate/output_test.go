@@ -60,7 +60,11 @@ func TestWriteFileThroughLinks(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"first", "second"} {
-		if err := writeFile(filepath.Join(dir, "folder", "back"), func(w io.Writer) error { _, err := io.WriteString(w, text); return err }); err != nil {
+		err := writeFile(filepath.Join(dir, "folder", "back"), func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if data, err := os.ReadFile(filepath.Join(dir, "folder", "new")); err != nil || string(data) != text {

@@ -106,7 +106,8 @@ func (r *traceResult) csv(w io.Writer) error {
 	c.Write([]string{"seconds", "gpu", "uuid", "by", "used_bytes"}) // Flush and Error tell
 	for _, g := range r.GPUs {
 		for _, p := range g.Timeline {
-			c.Write([]string{strconv.FormatFloat(p.At.Seconds(), 'f', 3, 64), strings.TrimPrefix(g.Label, "GPU "), g.UUID, g.By, strconv.FormatUint(p.Used, 10)})
+			c.Write([]string{strconv.FormatFloat(p.At.Seconds(), 'f', 3, 64), strings.TrimPrefix(g.Label, "GPU "), g.UUID, g.By,
+				strconv.FormatUint(p.Used, 10)})
 		}
 	}
 	c.Flush()
