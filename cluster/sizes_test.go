@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestSizes(t *testing.T) {
@@ -12,9 +14,7 @@ func TestSizes(t *testing.T) {
 		return n << 30, err
 	}
 	site, err := ReadSizes(strings.NewReader("gpus:\n  Big: 79GiB\n  vram40: 38GiB\n"), parse)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, want := range map[string]Size{
 		"big":                   {Bytes: 79 << 30},
 		"vram40":                {Bytes: 38 << 30},

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Whatever happens while a reservation is written, what others see of it is whole or not there, and the next launcher
@@ -37,9 +39,7 @@ func TestStateUnderFaults(t *testing.T) {
 		if k%21 < 7 {
 			os.RemoveAll(filepath.Dir(state))
 		}
-		if err := os.MkdirAll(filepath.Dir(state), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(state), 0o777))
 		call, kind := calls[k%len(calls)], kinds[k/len(calls)%len(kinds)]
 		inject := fmt.Sprintf("%s:%s:when=%d", call, kind, 1+k%5)
 		log := filepath.Join(dir, "strace")
@@ -51,10 +51,7 @@ func TestStateUnderFaults(t *testing.T) {
 		}
 		c.Stderr = nil
 		ran := c.Run() == nil
-		said, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		said := must.Read(t, log)
 		if s := string(said); !strings.Contains(s, "(INJECTED)") && !strings.Contains(s, "--- SIGTERM") &&
 			!strings.Contains(s, "killed by") {
 			continue
@@ -93,13 +90,9 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := state(t)
 		file, err := s.create(holdPrefix+"1", record{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer file.Close()
-		if err := file.Truncate(0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, file.Truncate(0))
 		if _, err := file.WriteAt(data, 0); err != nil {
 			t.Fatal(err)
 		}

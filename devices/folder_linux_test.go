@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestDirectoryThatBecomesALink has the owner of a state directory put a link in its place: nothing is deleted or
@@ -16,27 +18,15 @@ func TestDirectoryThatBecomesALink(t *testing.T) {
 	top := t.TempDir()
 	dir, elsewhere := filepath.Join(top, "state"), filepath.Join(top, "elsewhere")
 	s, err := OpenState(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(elsewhere, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Mkdir(elsewhere, 0o777))
 	for _, name := range []string{tempPrefix + "1", waitPrefix + "1-1", holdPrefix + "1"} {
-		if err := os.WriteFile(filepath.Join(elsewhere, name), nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, filepath.Join(elsewhere, name), "")
 	}
 	d, err := s.at() // as in the middle of what a launcher does
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir, dir+".old"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(elsewhere, dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Rename(dir, dir+".old"))
+	must.OK(t, os.Symlink(elsewhere, dir))
 	if f, name, err := d.temp(); err != nil || d.rename(name, holdPrefix+"2") != nil {
 		t.Errorf("%v, %v", f, err)
 	}
@@ -63,9 +53,7 @@ func TestHostLockThatIsTouched(t *testing.T) {
 	defer func() { lockLimit = was }()
 	s := state(t)
 	unlock, err := s.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer unlock()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -84,9 +72,7 @@ func TestHostLockThatIsTouched(t *testing.T) {
 // TestHostLockThatIsAnotherFile: a name of somebody's file in the place of the lock is not written to.
 func TestHostLockThatIsAnotherFile(t *testing.T) {
 	s := state(t)
-	if err := os.WriteFile(s.path(lockName), []byte("precious"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, s.path(lockName), []byte("precious"))
 	_, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(1), nil }, HoldRequest{})
 	data, readErr := os.ReadFile(s.path(lockName))
 	if err == nil || readErr != nil || string(data) != "precious" {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestMain lets the test binary be a launcher: with HOLD_STATE set it holds one of $HOLD_GPUS
@@ -62,9 +64,7 @@ func cards(n int) []Device {
 func state(t *testing.T) *State {
 	t.Helper()
 	s, err := OpenState(filepath.Join(t.TempDir(), "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -84,9 +84,7 @@ func files(t *testing.T, s *State) []string {
 		h.Release()
 	}
 	entries, err := os.ReadDir(s.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for _, e := range entries {
 		if e.Name() != lockName {
@@ -100,9 +98,7 @@ func files(t *testing.T, s *State) []string {
 func hold(t *testing.T, s *State, n int, r HoldRequest) *Hold {
 	t.Helper()
 	h, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(n), nil }, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h
 }
 
@@ -119,9 +115,7 @@ func TestHoldAndRelease(t *testing.T) {
 		t.Errorf("a third launcher got %v", err)
 	}
 	ds := cards(2)
-	if err := s.Attach(ds); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Attach(ds))
 	if r := ds[0].Reservations; len(r) != 1 || r[0].ID != a.ID || r[0].Bytes != 10*gib || r[0].Outstanding != 10*gib ||
 		r[0].PID != os.Getpid() || r[0].User == "" {
 		t.Errorf("reservations %+v", r)
@@ -153,21 +147,15 @@ func TestShare(t *testing.T) {
 			HoldRequest{Request: Request{Bytes: bytes, Share: true}})
 	}
 	a, err := share(50 * gib)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := share(30 * gib)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := share(1); err == nil || !strings.Contains(err.Error(), "comes closest with 0 B, 1 B short") {
 		t.Errorf("a third that does not fit got %v", err)
 	}
 	a.Release()
 	c, err := share(50 * gib)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.Release()
 	c.Release()
 }
@@ -220,9 +208,7 @@ func TestLockDiesWithCommand(t *testing.T) {
 	s := state(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		c := launcher(s.Dir(), 1, "sleep 60 & wait")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Start())
 		waitFor(t, "the reservation", func() bool { r, _ := records(s); return len(r) == 1 && r[0].PID == c.Process.Pid })
 		// The shell's child has the descriptor too; ending the shell alone frees nothing.
 		child := 0
@@ -248,9 +234,7 @@ func TestLockDiesWithCommand(t *testing.T) {
 func TestDeletedLock(t *testing.T) {
 	s := state(t)
 	unlock, err := s.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	second := make(chan func() bool)
 	go func() {
 		u, err := s.lock(t.Context())
@@ -260,13 +244,9 @@ func TestDeletedLock(t *testing.T) {
 		second <- u
 	}()
 	time.Sleep(20 * time.Millisecond)
-	if err := os.Remove(s.path(lockName)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(s.path(lockName)))
 	third, err := s.lock(t.Context()) // on the new file
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	unlock() // wakes the second, on the old file
 	select {
 	case <-second:
@@ -276,9 +256,7 @@ func TestDeletedLock(t *testing.T) {
 	third()
 	(<-second)()
 
-	if err := os.RemoveAll(s.Dir()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(s.Dir()))
 	hold(t, s, 1, HoldRequest{}).Release()
 }
 
@@ -295,9 +273,7 @@ func TestHostileState(t *testing.T) {
 		{"no parent", func(string) error { return nil }, "no such file"},
 	} {
 		dir := filepath.Join(t.TempDir(), "state")
-		if err := tt.make(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, tt.make(dir))
 		if tt.name == "no parent" {
 			dir = filepath.Join(dir, "deeper")
 		}
@@ -311,15 +287,11 @@ func TestHostileState(t *testing.T) {
 	os.Symlink("/dev/zero", s.path(holdPrefix+"link"))
 	os.Mkdir(s.path(waitPrefix+"dir"), 0o777)
 	bad, err := s.create(holdPrefix+"garbage", strings.Repeat("x", 100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer bad.Close()
 	liar, err := s.create(holdPrefix+"liar", record{Grants: []grant{{UUID: "GPU-1", Bytes: ^uint64(0)}}, User: "a\nb",
 		Command: "$(rm)"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer liar.Close()
 	h := hold(t, s, 2, HoldRequest{})
 	if h.Devices[0].UUID != "GPU-0" {
@@ -341,9 +313,7 @@ func TestStateModes(t *testing.T) {
 	for name, want := range map[string]os.FileMode{"": os.ModeDir | os.ModeSticky | 0o777, lockName: 0o622,
 		holdPrefix + h.ID: 0o644} {
 		fi, err := os.Stat(s.path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if fi.Mode() != want {
 			t.Errorf("%q has mode %v, want %v", name, fi.Mode(), want)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const gib = 1 << 30
@@ -97,9 +99,7 @@ func card(id string, used uint64) *scriptedGPU {
 func list(t *testing.T, gpus ...*scriptedGPU) []Device {
 	t.Helper()
 	ds, err := newSession(&scripted{gpus: gpus}).List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return ds
 }
 
@@ -177,9 +177,7 @@ func TestUnifiedMemory(t *testing.T) {
 		s := newSession(&scripted{gpus: []*scriptedGPU{c}})
 		s.host = func() (uint64, uint64, error) { return 128 * gib, 100 * gib, nil }
 		ds, err := s.List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if d := ds[0]; d.Unified != tt.unified || d.Usable() != tt.unified || tt.unified &&
 			(d.Total != 128*gib || d.Free != 100*gib || d.Used != 28*gib) {
 			t.Errorf("%s: %+v", tt.name, d)
@@ -266,9 +264,7 @@ func TestHangs(t *testing.T) {
 		for i := range 3 {
 			start := time.Now()
 			ds, err := s.List()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if len(ds) != 3 || !ds[0].Usable() || ds[1].Reason != "the driver did not answer in 10s" || !ds[2].Usable() {
 				t.Fatalf("devices %+v", ds)
 			}
@@ -286,9 +282,7 @@ func TestHangs(t *testing.T) {
 		close(bad.block)
 		synctest.Wait()
 		ds, err := s.List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !ds[1].Usable() {
 			t.Errorf("the GPU did not come back: %+v", ds[1])
 		}
@@ -333,9 +327,7 @@ func TestObserve(t *testing.T) {
 		busy.does = &Activity{Utilization: 97, Temperature: 71, Power: 389_400, PowerLimit: -1}
 		s := newSession(&scripted{gpus: []*scriptedGPU{busy, hung, card("GPU-2", 0)}})
 		ds, err := s.List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		hung.silent = make(chan struct{})
 		defer close(hung.silent)
 		start := time.Now()

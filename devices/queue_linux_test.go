@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func waitFor(t *testing.T, what string, ok func() bool) {
@@ -37,9 +39,7 @@ func TestFIFO(t *testing.T) {
 			ctx = quit
 		}
 		if i == killed {
-			if err := victim.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, victim.Start())
 		} else {
 			wg.Go(func() {
 				h, err := s.Hold(ctx, func() ([]Device, error) { return cards(1), nil }, HoldRequest{Wait: true})
@@ -80,9 +80,7 @@ func TestFIFO(t *testing.T) {
 func tickets(t *testing.T, s *State) []string {
 	t.Helper()
 	names, err := s.names(waitPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return slices.DeleteFunc(names, func(n string) bool { return !s.alive(n) })
 }
 
@@ -109,9 +107,7 @@ func TestQueueIsPerDevice(t *testing.T) {
 	}
 	// A look in the moment when GPU 0 is free and its waiter has not woken yet.
 	unlock, err := s.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	zero.Release()
 	q := &queue{state: s, request: &HoldRequest{}}
 	if h, err := q.choose(cards(2)); err == nil || !strings.Contains(err.Error(), "GPU 0 is waited for by others") {
@@ -166,9 +162,7 @@ func TestWaitingInVain(t *testing.T) {
 		}
 		return cards(1), nil
 	}, HoldRequest{Wait: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.Release()
 	if left := files(t, s); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
@@ -180,14 +174,10 @@ func TestStoppedWaiter(t *testing.T) {
 	s := state(t)
 	h := hold(t, s, 1, HoldRequest{})
 	c := launcher(s.Dir(), 1, "true")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Start())
 	waitFor(t, "a ticket", func() bool { return len(tickets(t, s)) == 1 })
 	unlock, err := s.lock(t.Context()) // so that it is not stopped with the lock in its hand
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.Process.Signal(syscall.SIGSTOP)
 	unlock()
 	h.Release()

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func listing(n int) func() ([]Device, error) {
@@ -36,9 +38,7 @@ func TestInnerLauncher(t *testing.T) {
 	innermost := hold(t, s, 1, within)
 	// What they reserved is part of the outermost reservation.
 	ds := cards(1)
-	if err := s.Attach(ds); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Attach(ds))
 	if got := ds[0].Available(); got != 79*gib {
 		t.Errorf("%s available beside three reservations one within the other, want 79 GiB", FormatBytes(got))
 	}
@@ -102,9 +102,7 @@ func TestOldTicket(t *testing.T) {
 	defer once.Do(func() { close(slow) })
 	waitFor(t, "a ticket", func() bool { return len(tickets(t, s)) == 1 })
 	past := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(s.path(tickets(t, s)[0]), past, past); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(s.path(tickets(t, s)[0]), past, past))
 	h.Release()
 	time.Sleep(50 * time.Millisecond)
 	if h, err := s.Hold(t.Context(), listing(1), HoldRequest{}); err == nil {
@@ -118,16 +116,12 @@ func TestOldTicket(t *testing.T) {
 func TestRemovedState(t *testing.T) {
 	s := state(t)
 	h := hold(t, s, 2, HoldRequest{})
-	if err := os.Remove(s.path(holdPrefix + h.ID)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(s.path(holdPrefix+h.ID)))
 	second := hold(t, s, 2, HoldRequest{})
 	if second.Devices[0].UUID != "GPU-1" {
 		t.Errorf("a launcher got %s, whose reservation somebody deleted", second.Devices[0].UUID)
 	}
-	if err := os.RemoveAll(s.Dir()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(s.Dir()))
 	_, err := s.Hold(t.Context(), listing(2), HoldRequest{})
 	if err == nil || strings.Count(err.Error(), "is held by a process whose reservation somebody deleted") != 2 {
 		t.Errorf("after the directory was removed: %v", err)
@@ -169,9 +163,7 @@ func TestRemovedTickets(t *testing.T) {
 		waitFor(t, "a ticket", func() bool { return len(tickets(t, s)) == i+1 })
 	}
 	unlock, err := s.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range tickets(t, s) {
 		os.Remove(s.path(name))
 	}
@@ -193,9 +185,7 @@ func TestDriverFailsForAWhile(t *testing.T) {
 		}
 		return cards(1), nil
 	}, HoldRequest{Wait: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.Release()
 	if _, err := s.Hold(t.Context(), func() ([]Device, error) { return nil, codeUnknown }, HoldRequest{}); !errors.Is(err,
 		codeUnknown) {
@@ -208,33 +198,21 @@ func TestForeignLocks(t *testing.T) {
 	s := state(t)
 	hold(t, s, 1, HoldRequest{}).Release()
 	foreign, err := os.Open(s.path(lockName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer foreign.Close()
-	if err := syscall.Flock(int(foreign.Fd()), syscall.LOCK_SH); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Flock(int(foreign.Fd()), syscall.LOCK_SH))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	h, err := s.Hold(ctx, listing(1), HoldRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// A stale reservation does not live because a reader has it locked.
 	name := s.path(holdPrefix + "stale")
-	if err := os.WriteFile(name, []byte(`{"grants":[{"uuid":"GPU-0"}]}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, name, []byte(`{"grants":[{"uuid":"GPU-0"}]}`))
 	h.Release()
 	reader, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer reader.Close()
-	if err := syscall.Flock(int(reader.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Flock(int(reader.Fd()), syscall.LOCK_EX))
 	hold(t, s, 1, HoldRequest{}).Release()
 }
 
@@ -242,9 +220,7 @@ func TestForeignLocks(t *testing.T) {
 func TestLeftBehind(t *testing.T) {
 	s := state(t)
 	c := launcher(s.Dir(), 1, "sleep 61 & exit 0")
-	if err := c.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Run())
 	// The shell is gone at once, its child may not yet have become sleep.
 	var out []byte
 	waitFor(t, "the program left behind", func() bool {
@@ -274,9 +250,7 @@ func TestOwner(t *testing.T) {
 	}
 	s := state(t)
 	hold(t, s, 1, HoldRequest{}).Release()
-	if err := os.Chown(s.Dir(), 20000, 20000); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chown(s.Dir(), 20000, 20000))
 	if got := s.Owner(); got != "20000" {
 		t.Errorf("the directory of user 20000 belongs to %q", got)
 	}
@@ -322,9 +296,7 @@ func TestOtherNamespace(t *testing.T) {
 	defer c.Wait()
 	defer c.Process.Kill()
 	st, err := statOf(c.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tree := ownTree()
 	if !tree(c.Process.Pid, &record{PID: 1, PIDNamespace: 99, Start: st.start}) {
 		t.Error("the process is not the one that is number 1 in its namespace")

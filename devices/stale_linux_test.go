@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What launchers of another user left behind when they were killed costs the next one little: each file is opened once,
@@ -17,13 +19,9 @@ func TestManyStaleFiles(t *testing.T) {
 	s := state(t)
 	for i := range files {
 		name := s.path(fmt.Sprintf("%s%d-%d", holdPrefix, i, i))
-		if err := os.WriteFile(name, []byte(`{"grants":[],"pid":1}`), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, name, []byte(`{"grants":[],"pid":1}`))
 		if os.Getuid() == 0 {
-			if err := os.Chown(name, 20000, 20000); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chown(name, 20000, 20000))
 		}
 	}
 	opened := opens(t, filepath.Dir(s.path("x")))
@@ -38,9 +36,7 @@ func TestManyStaleFiles(t *testing.T) {
 // opens counts how often files of a directory are opened from now on, as the kernel tells it.
 func opens(t *testing.T, dir string) func() int {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_OPEN); err != nil {
 		t.Fatal(err)

@@ -2,20 +2,18 @@ package devices
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestAsTheDriver compares with what driver 580.159.04 showed on two H100s: each line of the file is one process that
 // asked libcuda for its devices with that CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER; a code of cuInit other than 0 is
 // an error, and no device.
 func TestAsTheDriver(t *testing.T) {
-	b, err := os.ReadFile("testdata/visible-580.159.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Read(t, "testdata/visible-580.159.jsonl")
 	ds := []Device{
 		{Index: 0, UUID: "GPU-00128b4c-b672-e682-6878-0688883f4b57", Name: "NVIDIA H100 80GB HBM3"},
 		{Index: 1, UUID: "GPU-e90688a7-be47-b455-edc5-e4d345ea0d80", Name: "NVIDIA H100 80GB HBM3"},
@@ -28,9 +26,7 @@ func TestAsTheDriver(t *testing.T) {
 			Init  int
 			UUIDs []string
 		}
-		if err := json.Unmarshal([]byte(line), &seen); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(line), &seen))
 		if seen.Value == nil || seen.Order != "" && seen.Order != "PCI_BUS_ID" && seen.Order != "FASTEST_FIRST" {
 			continue // a wrong order is told of apart
 		}

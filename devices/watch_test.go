@@ -4,15 +4,15 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestWatchByDevice(t *testing.T) {
 	a, b := card("GPU-a", gib), card("GPU-b", 0)
 	s := newSession(&scripted{gpus: []*scriptedGPU{a, b}})
 	ds, err := s.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := s.Watch(ds)
 	a.mem.used = 9 * gib
 	w.Sample()

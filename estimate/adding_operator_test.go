@@ -11,16 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestAddingAnOperator follows docs/contributing.md in a copy of the module: the rows and the lines of tests that
 // it shows for a made-up operator of ONNX and one of ATen are put where it says, and the tests of these tables pass.
 // Without a line they fail.
 func TestAddingAnOperator(t *testing.T) {
-	shown, err := os.ReadFile("../docs/contributing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown := must.Read(t, "../docs/contributing.md")
 	var rows []string // one line each
 	for _, m := range regexp.MustCompile("(?m)^```(?:go|text)\n(.*)\n```$").FindAllStringSubmatch(string(shown), -1) {
 		rows = append(rows, m[1])
@@ -40,9 +39,7 @@ func TestAddingAnOperator(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatalf("%s has no %q: %v", file, behind, err)
 		}
-		if err := os.WriteFile(path, []byte(before+behind+row+"\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, path, []byte(before+behind+row+"\n"+after))
 	}
 	tests := func() (string, error) {
 		cmd := exec.Command("go", "test", "./estimate/shape", "./estimate/torch", "-run", "^(TestLines|TestUnaryNodes)$")
@@ -90,7 +87,5 @@ func copyModule(t *testing.T, from, to string) {
 		}
 		return os.WriteFile(filepath.Join(to, rel), data, 0o644)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }

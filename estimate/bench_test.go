@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // BenchmarkStep reads a model, infers its shapes, recovers its calls and simulates three training steps of it. What it
@@ -14,18 +15,12 @@ import (
 func BenchmarkStep(b *testing.B) {
 	for _, name := range []string{"resnet50", "swin_t", "qwen2_0_5b"} {
 		raw, err := models.Open(name)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		load := func(b *testing.B) *Model {
 			m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{Path: name})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			bound, err := Bind(m, Options{Batch: 8})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			return bound
 		}
 		b.Run(name+"/bind", func(b *testing.B) {
@@ -59,9 +54,7 @@ func BenchmarkStep(b *testing.B) {
 			events := 0
 			for b.Loop() {
 				sim, err := load(b).Simulate(Step{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
 				events += len(sim.Timeline().Events)
 			}
 			runtime.ReadMemStats(&after)

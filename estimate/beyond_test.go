@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -78,9 +79,7 @@ func (c beyondCase) plan() program.Plan {
 func (c beyondCase) bind(t *testing.T) (*Model, Step) {
 	t.Helper()
 	bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := c.step()
 	s.Plan = c.plan()
 	return bound, s
@@ -118,13 +117,9 @@ func readBeyond(t *testing.T, file string) []beyondCase {
 func TestRepeatedBlocks(t *testing.T) {
 	for model, expr := range beyondBlocks {
 		bound, err := Bind(openModel(t, model, formOf(model)), Options{Batch: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p, err := bound.Program(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		whole := regexp.MustCompile(`^(` + expr + `)$`)
 		var got, want []string
 		for i, marked := range program.Repeated(p) {
@@ -149,13 +144,9 @@ func TestBlocksByParameters(t *testing.T) {
 		"yolos": `m\.vit\.encoder\.layer\.\d+`,
 	} {
 		bound, err := Bind(openGraph(t, "testdata/further60b", model, "dynamo-train"), Options{Batch: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p, err := bound.Program(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		blocks, _ := program.RepeatedBlocks(p)
 		if len(blocks) < 2 {
 			t.Errorf("%s: %d blocks, want the layers", model, len(blocks))

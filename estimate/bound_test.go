@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The bound is above the prediction, and above whatever any other choice of workspaces or addresses reserves.
@@ -21,13 +22,9 @@ func TestUpperBound(t *testing.T) {
 	} {
 		// 5 images, which nobody measured: the trees disagree.
 		bound, err := Bind(open(t, c.model), Options{Batch: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sim, err := bound.Simulate(c.step)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if c.convs != (len(sim.Run.Workspaces) > 0) {
 			t.Errorf("%s %+v: %d other choices of workspaces", c.model, c.step, len(sim.Run.Workspaces))
 		}
@@ -46,9 +43,7 @@ func TestUpperBound(t *testing.T) {
 		}
 		for i, cfg := range configs {
 			r, err := caching.NewReplayer(cfg).Finish(sim.Run.Log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if device := r.PeakReserved.Reserved + sim.Context; device+spareBytes > sim.Peak.UpperBound {
 				t.Errorf("%s %+v: at most %d, and choice %d takes %d", c.model, c.step, sim.Peak.UpperBound, i, device)
 			}
@@ -65,17 +60,11 @@ func TestUpperBound(t *testing.T) {
 // A run that just survives its limit has a bound all the same, from the choices that survive it as well.
 func TestUpperBoundUnderLimit(t *testing.T) {
 	bound, err := Bind(open(t, "resnet50"), Options{Batch: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	free, err := bound.Simulate(Step{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sim, err := bound.Simulate(Step{MemoryLimit: free.Peak.Allocated + 64<<20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if sim.OOM() != nil {
 		t.Fatal(sim.OOM())
 	}
@@ -89,9 +78,7 @@ func TestUpperBoundUnderLimit(t *testing.T) {
 func TestSimulateAtOnce(t *testing.T) {
 	for _, c := range []struct{ model, form string }{{"mlp", ""}, {"bert_base", "ts-train"}} {
 		b, err := Bind(open(t, strings.TrimSuffix(c.model+":"+c.form, ":")), Options{Batch: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		peaks := make([]Peak, 6)
 		var done sync.WaitGroup
 		for i := range peaks {

@@ -12,6 +12,7 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -170,9 +171,7 @@ func cellGraphs(t *testing.T) (all []cellGraph) {
 	}
 	builtIn := func(model string, r cellRun) {
 		info, err := models.Info(model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, form := range info.Forms {
 			add("", model, form, r)
 		}
@@ -195,9 +194,7 @@ func cellGraphs(t *testing.T) (all []cellGraph) {
 		r := runOf(c.measuredCase, false)
 		r.step.Plan = c.plan()
 		plan, err := json.Marshal(r.step.Plan) // its fields may change, the names in JSON do not
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.mode, r.text = "training, part frozen, checkpointed or adapted", fmt.Sprintf("%s, %s %s", r.text, scheme, plan)
 		if c.Parallel != "" {
 			r.mode, r.eitherEnd = "training on two GPUs", c.Parallel != "fsdp2"
@@ -296,9 +293,7 @@ func searchedRun(t *testing.T, file string) cellRun {
 		}
 		for _, raw := range rawCases(t, "testdata/searches/steps.json.gz") {
 			var c measuredCase
-			if err := json.Unmarshal(raw, &c); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(raw, &c))
 			if c.Model != entry["model"] || c.Mode != entry["mode"] || c.DType != entry["dtype"] || c.Opt != entry["opt"] ||
 				float64(c.Batch) != entry["batch"] || bool(c.ChannelsLast) != (entry["channels_last"] == true) {
 				continue

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -280,9 +281,7 @@ func TestCells(t *testing.T) {
 		fmt.Fprintln(&text, f.line())
 	}
 	if *cellsOut != "" {
-		if err := os.WriteFile(*cellsOut, text.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, *cellsOut, text.Bytes())
 	}
 	if *cellsFreeze {
 		freeze(t, text.Bytes())
@@ -295,19 +294,13 @@ func TestCells(t *testing.T) {
 func freeze(t *testing.T, text []byte) {
 	t.Helper()
 	f, err := os.Create(cellsBefore)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := z.Write(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmp.Or(z.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmp.Or(z.Close(), f.Close()))
 }
 
 // answerAll answers all cases that are taken, a graph at a time on each processor.

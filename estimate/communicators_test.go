@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // answerOf is the answer about one tensor of a rank of a job, recorded with further lines.
@@ -14,9 +16,7 @@ func answerOf(t *testing.T, world, rank int, step *Step, lines ...string) *Repor
 			`"memory":150109880320},"world_size":%d,"rank":%d}`, world, rank),
 	}, lines...)
 	r, err := Recorded(endedRecording(t, append(all, `["alloc",0,1048576]`)), Options{Step: step})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // recordingOf is a recording of one tensor whose program asked for values, a line of each.
@@ -21,13 +22,9 @@ func recordingOf(t *testing.T, lines ...[]any) *recording.Recording {
 	for _, l := range lines {
 		w.Line("depends", l...)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	r, err := recording.Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -45,9 +42,7 @@ func TestDependsOnData(t *testing.T) {
 		{[][]any{unknown}, "depends on data: 1 place, not weighed"},
 	} {
 		r, err := Recorded(recordingOf(t, c.lines...), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := r.Depends.String(); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
@@ -57,9 +52,7 @@ func TestDependsOnData(t *testing.T) {
 		}
 	}
 	r, err := Recorded(recordingOf(t, size, unknown, truth), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	places := r.Depends.Places
 	if p := places[0]; p.File != "model.py" || p.Line != 3 || p.Question != "truth" || p.Taken != "False" ||
 		*p.Bytes != 3<<30 {
@@ -83,9 +76,7 @@ func TestBoundOfWhatValuesDecide(t *testing.T) {
 	step := &Step{}
 	at := func(lines ...[]any) *Report {
 		r, err := Recorded(recordingOf(t, lines...), Options{Step: step})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return r
 	}
 	plain := at().Peak
@@ -131,17 +122,11 @@ func TestWarningsOfTheRecorder(t *testing.T) {
 	for _, code := range []string{"draws", "scaler"} {
 		w.Line("note", code, "of "+code, 0)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	rec, err := recording.Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := Recorded(rec, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []Note{{Warning, "of draws"}, {Info, "of scaler"}} {
 		if !slices.Contains(r.Notes, want) {
 			t.Errorf("%+v is not among %+v", want, r.Notes)

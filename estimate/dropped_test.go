@@ -4,20 +4,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestDroppedWorkspaceNote sees that a report says when convolutions have to do without their workspace.
 func TestDroppedWorkspaceNote(t *testing.T) {
 	bound, err := Bind(openModel(t, "vgg16", "ts-train"), Options{Batch: 32})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	noted := func(limit int64) bool {
 		t.Helper()
 		r, err := bound.Report(Options{Batch: 32, Step: &Step{MemoryLimit: limit}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if r.OOM != nil {
 			t.Errorf("out of memory under %d", limit)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // oneConvolution is the recording of a convolution of one dimension with a filter of one element.
@@ -34,9 +35,7 @@ func oneConvolution(t *testing.T, channels, length int64) *recording.Recording {
 func TestEngineInDoubt(t *testing.T) {
 	doubt := func(channels, length int64) string {
 		r, err := Recorded(oneConvolution(t, channels, length), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, n := range r.Notes {
 			if strings.Contains(n.Text, "in doubt") {
 				return n.Text

@@ -9,15 +9,14 @@ import (
 
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // open reads a built-in model.
 func open(t testing.TB, name string) *onnxload.Model {
 	t.Helper()
 	data, err := models.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := readModel(t, data, "")
 	return m
 }
@@ -26,16 +25,12 @@ func open(t testing.TB, name string) *onnxload.Model {
 func measured(t *testing.T) map[string][4]int64 {
 	t.Helper()
 	f, err := os.Open("testdata/parameters.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	r := csv.NewReader(f)
 	r.Comment = '#'
 	records, err := r.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out := map[string][4]int64{}
 	for _, rec := range records[1:] {
 		var v [4]int64
@@ -60,18 +55,14 @@ var unread = map[string]int64{
 func TestParametersMatchPyTorch(t *testing.T) {
 	for name, want := range measured(t) {
 		info, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, form := range info.Forms {
 			if !strings.HasSuffix(form, "-train") {
 				continue
 			}
 			t.Run(name+":"+form, func(t *testing.T) {
 				r, err := Run(open(t, name+":"+form), Options{Batch: 8})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				got := [4]int64{r.Parameters.Bytes, r.Parameters.Count, r.Parameters.Tensors, r.Buffers.Bytes + unread[name]}
 				if got != want {
 					t.Errorf("parameters and buffers: %v, PyTorch: %v", got, want)

@@ -1,23 +1,23 @@
 package estimate
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
+)
 
 // nn.TransformerEncoderLayer runs on other paths in training and in inference: the one copies its packed projection
 // once, the other splits it by views and works in place after it, unless autocast is on
 // (torch/nn/modules/activation.py).
 func TestEncoderLayerPaths(t *testing.T) {
 	b, err := Bind(openModel(t, "torch_encoder", "ts-train"), Options{Batch: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []struct {
 		train, autocast         bool
 		copies, splits, inPlace int
 	}{{true, false, 6, 0, 0}, {true, true, 6, 0, 0}, {false, false, 0, 6, 18}, {false, true, 6, 0, 0}} {
 		p, err := b.program(want.train, want.autocast)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		copies, splits, inPlace, attentions := 0, 0, 0, 0
 		for _, c := range p.Calls {
 			switch {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The light models of ONNX's tests have the parameters of the models that they stand for, which
@@ -26,9 +27,7 @@ func TestLightModels(t *testing.T) {
 		m := readModel(t, raw, "")
 		nodes := len(m.Graph.Nodes)
 		r, err := Run(m, Options{Step: &Step{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if r.Parameters.Count != want || r.Model.Nodes != nodes || len(m.Graph.Nodes) != nodes {
 			t.Errorf("%s: %d parameters in %d nodes, want %d in %d", name, r.Parameters.Count, r.Model.Nodes, want, nodes)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // In a graph of many nodes few batches are tried, and what is found is still a batch that fits whose next one does not.
@@ -32,9 +33,7 @@ func TestLargestOfManyNodes(t *testing.T) {
 	m := readModel(t, raw, "")
 	const memory = 24 << 30
 	f, err := Largest(m, Options{}, memory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sizes := map[int64]Point{}
 	for _, p := range f.Curve {
 		sizes[p.Batch] = p

@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The batch that is found fits, the next one does not, and every point is what a run of that batch says.
@@ -23,18 +24,12 @@ func TestLargest(t *testing.T) {
 	} {
 		m := open(t, c.model)
 		f, err := Largest(m, Options{Name: c.model, Step: &c.step}, c.memory)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		device := func(batch int64) (int64, int64) {
 			b, err := Bind(m, Options{Batch: batch})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s, err := b.Simulate(c.step)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return s.Peak.Device, s.Peak.Safe
 		}
 		fits, _ := device(f.Batch)
@@ -96,9 +91,7 @@ func TestSavedByLayers(t *testing.T) {
 			opt.Batch = 0
 		}
 		r, err := Run(open(t, name), opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sum := int64(0)
 		for _, l := range r.Layers {
 			sum += l.SavedBytes
@@ -129,9 +122,7 @@ func TestPhasesHaveThePeak(t *testing.T) {
 	for _, name := range []string{"resnet18", "resnet50", "mlp", "gpt2", "vgg16", "convnext_tiny", "resnext50_32x4d"} {
 		for _, infer := range []bool{false, true} {
 			r, err := Run(open(t, name), Options{Batch: 4, Step: &Step{Infer: infer}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			found, largest := false, int64(0)
 			for _, p := range r.Phases {
 				largest = max(largest, p.Peak)
@@ -178,9 +169,7 @@ func TestWhatIf(t *testing.T) {
 	m := open(t, "resnet18")
 	opt := Options{Batch: 4, Step: &Step{}}
 	b, err := Bind(m, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	variants := map[string]Variant{}
 	for _, v := range b.WhatIf(m, opt, Safe) {
 		variants[v.Change] = v
@@ -194,9 +183,7 @@ func TestWhatIf(t *testing.T) {
 		"--cudnn-benchmark": {Settings: torch.Settings{Benchmark: true}},
 	} {
 		sim, err := b.Simulate(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if v := variants[change]; v.Allocated != sim.Peak.Allocated || v.Device != sim.Peak.Device || v.Error != "" {
 			t.Errorf("%s: %+v, want %d", change, v, sim.Peak.Allocated)
 		}
@@ -218,9 +205,7 @@ func TestWhatIfCuDNNSearched(t *testing.T) {
 		m := open(t, c.model)
 		opt := Options{Batch: 4, Step: &Step{Settings: torch.Settings{Benchmark: c.with}}}
 		b, err := Bind(m, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var tried []string
 		var took int64
 		for _, v := range b.WhatIf(m, opt, Safe) {
@@ -246,9 +231,7 @@ func TestNothingToTrain(t *testing.T) {
 		}}.Bytes()
 		m := readModel(t, data, "")
 		r, err := Run(m, Options{Step: &Step{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if r.Settings.Mode != "infer" || r.Peak == nil || len(r.Notes) == 0 || r.Notes[0].Level != Warning ||
 			!strings.Contains(r.Notes[0].Text, "an inference is simulated instead") {
 			t.Errorf("%s: mode %q, notes %v", op, r.Settings.Mode, r.Notes)

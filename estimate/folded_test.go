@@ -5,6 +5,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A mask that an exporter computed from positions is as good as none; one that the module keeps is passed on.
@@ -24,13 +25,9 @@ func TestMasksThatExportersFold(t *testing.T) {
 		data := m.Bytes()
 		model := readModel(t, data, "")
 		bound, err := Bind(model, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p, err := bound.Program(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := false
 		for _, c := range p.Calls {
 			if c.Op == "sdpa" {

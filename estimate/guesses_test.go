@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // guessNamed returns the guess of that name, nil where it is not listed.
@@ -35,14 +36,10 @@ func TestGuessesMade(t *testing.T) {
 		opt := Options{Batch: 4, Step: &Step{Plan: c.plan}, Weigh: true}
 		m := openGraph(t, "", c.model, c.form)
 		r, err := Run(m, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		opt.Without = []string{c.guess}
 		off, err := Run(m, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		g := guessNamed(r, c.guess)
 		if g == nil || !g.Made || g.Places == 0 || !g.Weighed || g.Assume != c.guess+"=no" ||
 			g.Bytes != off.Peak.Allocated-r.Peak.Allocated || c.layer != "" && !slices.Contains(g.Layers, c.layer) {
@@ -122,18 +119,14 @@ func TestCausesWeigh(t *testing.T) {
 func TestPeakAllocated(t *testing.T) {
 	for _, model := range []string{"resnet18", "unet", "vit_b_16"} {
 		b, err := Bind(openGraph(t, "", model, "ts-train"), Options{Batch: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, s := range []Step{
 			{}, {Infer: true}, {MemoryLimit: 64 << 20},
 			{AllocConf: "expandable_segments:True"}, {AllocConf: "roundup_power2_divisions:8"},
 			{AllocConf: "max_split_size_mb:21"}, {AllocConf: "per_process_memory_fraction:0.001"},
 		} {
 			whole, err := b.simulateOnce(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got, err := b.peakAllocated(s, whole, false)
 			if err != nil || got != whole.Peak.Allocated {
 				t.Errorf("%s, %+v: %d, %v, want %d", model, s, got, err, whole.Peak.Allocated)
@@ -148,24 +141,18 @@ func TestPeakAllocatedOfTheSameRun(t *testing.T) {
 	ended := 0
 	for _, model := range []string{"alexnet", "densenet121", "swin_t", "bert_base"} {
 		b, err := Bind(openGraph(t, "", model, "ts-train"), Options{Batch: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		steps := []Step{{}, {Infer: true}}
 		if model == "swin_t" || model == "bert_base" { // which have blocks
 			steps = append(steps, Step{Plan: program.Plan{Checkpoint: program.Blocks}})
 		}
 		for _, s := range steps {
 			sim, err := b.simulateOnce(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, r := range program.VariableGuesses {
 				other := b.again(map[string]bool{r.Name: true}, false, true)
 				want, err := other.peakAllocated(s, sim, false)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if got, err := other.peakAllocated(s, sim, true); err != nil || got != want {
 					t.Errorf("%s, %+v, %s: %d, %v, want %d", model, s, r.Name, got, err, want)
 				}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/metrics"
@@ -20,6 +19,7 @@ import (
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // hostileRuns are the settings under which anything that can be read is run.
@@ -125,9 +125,7 @@ func TestEveryNodeRunsSomehow(t *testing.T) {
 			runs += simulateAll(t, name, raw)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%d models, %d runs", models, runs)
 	if runs < models {
 		t.Errorf("%d models gave only %d runs", models, runs)
@@ -143,10 +141,7 @@ func readSeeds(t testing.TB, dir string) map[string][]byte {
 	}
 	seeds := map[string][]byte{}
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Read(t, f)
 		_, line, _ := strings.Cut(string(text), "\n")
 		line, _, _ = strings.Cut(line, "\n")
 		s, err := strconv.Unquote(strings.TrimSuffix(strings.TrimPrefix(line, "[]byte("), ")"))
@@ -197,13 +192,9 @@ func TestChainsAreBounded(t *testing.T) {
 			raw := on.Model{Opset: 17, Graph: g}.Bytes()
 			m := readModel(t, raw, op)
 			b, err := Bind(m, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			r, err := b.Report(Options{Step: &Step{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			said := slices.ContainsFunc(r.Notes, func(n Note) bool {
 				return n.Level == Warning && strings.Contains(n.Text, "more than 5000 calls beyond one each")
 			})

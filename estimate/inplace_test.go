@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A ReLU that a run takes to write over its argument does so in the table of layers too. The table goes further: of
@@ -13,18 +14,14 @@ func TestReLUsInPlaceAgree(t *testing.T) {
 	seen := 0
 	for _, m := range models.Names() {
 		raw, err := models.Open(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		g := readModel(t, raw, "")
 		b, err := Bind(g, Options{Batch: 2})
 		if err != nil {
 			continue // it has other dimensions to bind
 		}
 		p, err := b.Program(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range p.Calls {
 			c := &p.Calls[i]
 			if n := b.programs.nodes[c.Origin]; c.Op == "relu" && c.Args.Inplace && n.Op == "Relu" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -25,15 +26,11 @@ func measuredLayers(t *testing.T) (calls map[string][]moduleCall, batches map[st
 	r := csv.NewReader(bytes.NewReader(testfile.Unzipped(t, "testdata/layers.csv.gz")))
 	r.Comment = '#'
 	records, err := r.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	calls, batches = map[string][]moduleCall{}, map[string]int64{}
 	for _, rec := range records[1:] {
 		n, err := strconv.ParseInt(rec[4], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if batches[rec[0]], err = strconv.ParseInt(rec[1], 10, 64); err != nil {
 			t.Fatal(err)
 		}
@@ -51,9 +48,7 @@ func TestLayersMatchPyTorch(t *testing.T) {
 	found, all := 0, 0
 	for name, want := range calls {
 		info, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if info.Forms[0] != "ts-train" {
 			continue // the metadata of the other forms was shortened
 		}
@@ -110,9 +105,7 @@ func takeRow(rows map[string][]module.Layer, c moduleCall) bool {
 func TestRowsAddUp(t *testing.T) {
 	for _, name := range models.Names() {
 		info, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, form := range info.Forms {
 			opt := Options{Batch: 2}
 			if name == "conv_example" {
@@ -150,9 +143,7 @@ func TestRowsAddUp(t *testing.T) {
 // The figures that the README of Pytorch-Memory-Utils prints for its example.
 func TestModelsizeExample(t *testing.T) {
 	r, err := Run(open(t, "conv_example"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.Parameters.Bytes != 450304 || r.Activations.Forward != 336089600 || r.Activations.WithBackward != 672179200 {
 		t.Errorf("%+v, %+v", r.Parameters, r.Activations)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What a note about an export says, by what was lost.
@@ -44,9 +45,7 @@ func exportOf(t *testing.T, model, form string) export {
 		t.Fatalf("%s:%s: %v, peak %v", model, form, err, e.report)
 	}
 	p, err := b.Program(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, id := range p.State {
 		if v := p.Values[id]; v.Kind == program.Parameter {
 			bytes := v.DType.Bits() / 8
@@ -86,9 +85,7 @@ func TestExportsSayWhatTheyLost(t *testing.T) {
 	losses := []string{lostRandom, lostNorms, lostLayers, idleNorms, lostEqual, lostTie, extraMask}
 	for _, name := range models.Names() {
 		info, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(info.Forms) < 2 { // nothing to compare with
 			continue
 		}

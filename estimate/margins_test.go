@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // marginsFolder has measured runs and their recordings, which today's program answers anew, and first answers about runs
@@ -35,9 +36,7 @@ type marginRun struct {
 func readTable(t *testing.T, file string) [][]string {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
 	if err != nil || len(rows) < 2 {
@@ -49,9 +48,7 @@ func readTable(t *testing.T, file string) [][]string {
 func count(t *testing.T, s string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -91,9 +92,7 @@ func openGraph(t testing.TB, dir, model, form string) *onnxload.Model {
 	} else {
 		b, err = readGraph(graphFileIn(dir, model, form))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return readModel(t, b, model)
 }
 
@@ -163,8 +162,6 @@ func reserved(o outcome) float64 { return o.reserved }
 func readModel(t testing.TB, b []byte, path string) *onnxload.Model {
 	t.Helper()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }

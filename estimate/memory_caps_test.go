@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -87,9 +88,7 @@ func TestMemoryCaps(t *testing.T) {
 			continue
 		}
 		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sim, err := bound.Simulate(c.step())
 		if err != nil {
 			t.Fatalf("%s: %v", c.name(), err)

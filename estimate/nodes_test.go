@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Every node of ONNX's own tests is trained, its inputs taken for parameters: whatever operator
@@ -53,9 +54,7 @@ func TestEveryNodeTrains(t *testing.T) {
 			checkBlocks(t, name, run.Log.Timeline())
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%d runs of %d operators", runs, len(calls))
 	if runs < 3000 || len(calls) < 80 {
 		t.Errorf("only %d runs and %d operators", runs, len(calls))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // nodesOfTests returns every node of ONNX's operator tests that has no body, once for each set of attributes,
@@ -68,9 +69,7 @@ func nodesOfTests(t testing.TB) (nodes []onnxtest.Node, types [][]onnxtest.Type,
 			nodes, types, opsets = append(nodes, out), append(types, ins), append(opsets, m.Opsets[""])
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return nodes, types, opsets
 }
 

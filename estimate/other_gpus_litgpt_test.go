@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What LitGPT's authors measured with LoRA on an A100 of 40 GB (tutorials/resource-tables.md of Lightning-AI/litgpt,
@@ -13,9 +14,7 @@ import (
 func TestLitGPT(t *testing.T) {
 	steps := publishedSteps{of: packedRecordings(t, publishedGPUs+"/litgpt.tar.zst")}
 	card, err := gpu.Find("a100-40gb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var off []float64
 	for _, c := range []struct {
 		name     string

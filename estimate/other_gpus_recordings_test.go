@@ -14,6 +14,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -33,9 +34,7 @@ type otherRun struct {
 func (r *otherRun) predicted(t *testing.T, steps *publishedSteps) int64 {
 	t.Helper()
 	d, err := gpu.Find(strings.ReplaceAll(strings.ToLower(r.Card), " ", "-"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	step := Step{Settings: torch.Settings{Precision: torch.FP32, Optimizer: r.Optimizer, Loss: "cross-entropy"}, GPU: d}
 	var sim *Simulation
 	if r.Recording != "" {
@@ -116,15 +115,11 @@ func (p *publishedSteps) read(t *testing.T, name string) *recording.Recording {
 	t.Helper()
 	var packed bytes.Buffer
 	z, err := gzip.NewWriterLevel(&packed, gzip.NoCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := z.Write(p.of[name]); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, z.Close())
 	rec, err := recording.Read(&packed)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -174,9 +169,7 @@ func (p *publishedSteps) predict(t *testing.T, r *publishedRun) {
 func packedRecordings(t *testing.T, file string) map[string][]byte {
 	t.Helper()
 	packed, err := readGraph(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	of := map[string][]byte{}
 	for all := tar.NewReader(bytes.NewReader(packed)); ; {
 		head, err := all.Next()

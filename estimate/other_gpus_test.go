@@ -10,6 +10,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -46,9 +47,7 @@ func (r *publishedRun) String() string {
 func (r *publishedRun) device(t *testing.T) gpu.Device {
 	t.Helper()
 	d, err := gpu.Find(strings.ReplaceAll(strings.ToLower(r.Card), " ", "-"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return d
 }
 
@@ -65,9 +64,7 @@ func (r *publishedRun) graph(t *testing.T) {
 		form = "dynamo-train"
 	}
 	b, err := Bind(openGraph(t, publishedGPUs, r.Model, form), Options{Batch: r.Batch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.predict = func(limit int64) (int64, bool) {
 		step := r.step(t)
 		step.MemoryLimit = limit

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestParallelAsRecorded holds what the flags for several GPUs say against recordings of PyTorch's own wrappers, made
@@ -17,9 +18,7 @@ func TestParallelAsRecorded(t *testing.T) {
 	var cases []beyondCase
 	for _, raw := range rawCases(t, "testdata/beyond/recorded.json") {
 		var c beyondCase
-		if err := json.Unmarshal(raw, &c); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(raw, &c))
 		cases = append(cases, c)
 	}
 	for _, c := range []struct {
@@ -31,9 +30,7 @@ func TestParallelAsRecorded(t *testing.T) {
 		{"convnext_tiny", program.ZeRO1, 16, "fp32"},
 	} {
 		r, err := Recorded(openRecordingAt(t, "testdata/beyond/"+c.model+"-"+c.scheme+".mrec"), Options{Name: c.model})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		cases = append(cases, beyondCase{Parallel: c.scheme, measuredCase: measuredCase{Model: c.model, Mode: "train",
 			DType: c.dtype, Opt: "adamw", Batch: c.batch, PeakAlloc: r.Simulation.Peak.Allocated,
 			PeakReserved: r.Simulation.Peak.Reserved}})

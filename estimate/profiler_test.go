@@ -2,10 +2,10 @@ package estimate
 
 import (
 	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What torch.profiler's memory timeline shows at the peak of a steady step, by its own categories: the totals are
@@ -21,10 +21,7 @@ func TestProfilerTimelines(t *testing.T) {
 		{"timeline_resnet50.json", "resnet50", 32, Step{Settings: torch.Settings{Optimizer: "sgdm", DropOutput: true}}},
 		{"timeline_gpt2.json", "gpt2", 4, Step{Settings: torch.Settings{DropOutput: true}}},
 	} {
-		data, err := os.ReadFile("testdata/profiler/" + c.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, "testdata/profiler/"+c.file)
 		var want struct {
 			Max   int64   `json:"max_memory_allocated"`
 			Sizes []int64 `json:"sizes_at_peak"`
@@ -34,9 +31,7 @@ func TestProfilerTimelines(t *testing.T) {
 			t.Fatalf("%s: %v", c.file, err)
 		}
 		r, err := Run(open(t, c.model), Options{Batch: c.batch, Step: &c.step})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		by := r.Peak.ByCategory
 		sum := r.Peak.Allocated - by["rounding"] // as requested
 		got := map[string]int64{

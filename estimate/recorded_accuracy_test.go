@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -45,9 +46,7 @@ func recordedCases(t *testing.T) (out []recordedCase) {
 	}
 	fields := make([]map[string]any, len(measured))
 	for i := range measured {
-		if err := json.Unmarshal(measured[i], &fields[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(measured[i], &fields[i]))
 	}
 	// What tells cases apart; a field that is missing is one at its default.
 	keys := []string{"model", "mode", "dtype", "opt", "batch", "channels_last", "accum", "clip", "set_to_none", "foreach",
@@ -72,9 +71,7 @@ func recordedCases(t *testing.T) (out []recordedCase) {
 				continue
 			}
 			c := recordedCase{name: strings.TrimSuffix(file, ".mrec"), file: filepath.Join(*recordings, file)}
-			if err := json.Unmarshal(measured[i], &c.measured); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(measured[i], &c.measured))
 			c.kind = c.measured.Mode + " " + c.measured.DType
 			out, found = append(out, c), true
 			break

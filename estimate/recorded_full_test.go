@@ -9,6 +9,7 @@ import (
 
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // onT4 is a recording for a Tesla T4, of these lines.
@@ -31,9 +32,7 @@ func endedRecording(t *testing.T, lines []string) *recording.Recording {
 	fmt.Fprintln(w, strings.Join(lines, "\n"))
 	w.Close()
 	rec, err := recording.Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return rec
 }
 
@@ -64,9 +63,7 @@ func TestCaughtOutOfMemory(t *testing.T) {
 			Step{GPU: device(t, "a100-80gb")}, 19, "with another memory it goes on otherwise"},
 	} {
 		r, err := Recorded(onT4(t, false, c.lines...), Options{Step: &c.step})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if c.reserved > 0 && r.Peak.Reserved != c.reserved*gb {
 			t.Errorf("%s: %d bytes reserved, want %d GiB", c.name, r.Peak.Reserved, c.reserved)
 		}
@@ -104,8 +101,6 @@ func TestRecordedBenchmark(t *testing.T) {
 func device(t *testing.T, id string) gpu.Device {
 	t.Helper()
 	d, err := gpu.Find(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return d
 }

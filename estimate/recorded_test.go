@@ -7,6 +7,7 @@ import (
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func openRecording(t testing.TB, name string) *recording.Recording {
@@ -17,9 +18,7 @@ func openRecording(t testing.TB, name string) *recording.Recording {
 func openRecordingAt(t testing.TB, path string) *recording.Recording {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	r, err := recording.Read(f)
 	if err != nil {
@@ -32,9 +31,7 @@ func openRecordingAt(t testing.TB, path string) *recording.Recording {
 // layer of 8,192 to 100.
 func TestRecorded(t *testing.T) {
 	r, err := Recorded(openRecording(t, "net.b8"), Options{Name: "net"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := int64(32*3*9 + 32 + 2*32 + 8192*100 + 100); r.Parameters.Count != want || r.Parameters.Bytes != 4*want ||
 		r.Parameters.Tensors != 6 {
 		t.Errorf("parameters %+v, want %d", r.Parameters, want)
@@ -61,14 +58,10 @@ func TestRecorded(t *testing.T) {
 func TestRecordedLimit(t *testing.T) {
 	rec := openRecording(t, "net.b100")
 	free, err := Recorded(rec, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	g := gpu.Other("small", free.Peak.Device-20<<20, gpu.Capability{Major: 9}, 132)
 	r, err := Recorded(rec, Options{Step: &Step{GPU: g, Limited: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.OOM == nil || r.Peak.Reserved != free.Peak.Reserved {
 		t.Errorf("out of memory %+v, peak %d, want %d", r.OOM, r.Peak.Reserved, free.Peak.Reserved)
 	}
@@ -77,22 +70,14 @@ func TestRecordedLimit(t *testing.T) {
 // The largest batch of a family is where the next one fails.
 func TestLargestRecorded(t *testing.T) {
 	family, err := recording.NewFamily(openRecording(t, "net.b8"), openRecording(t, "net.b32"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f, err := LargestRecorded(family, Options{}, 2<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	device := func(batch int64) int64 {
 		rec, err := family.At(batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r, err := Recorded(rec, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return r.Peak.Device
 	}
 	if f.Batch < 100 || device(f.Batch) > 2<<30 || device(f.Batch+1) <= 2<<30 {

@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A step that is known to repeat the one before it is not simulated again. What comes of that is the same as
@@ -24,13 +25,9 @@ func TestRepeatedSteps(t *testing.T) {
 			continue
 		}
 		b, err := Bind(open(t, name), Options{Batch: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		whole, err := b.Program(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, o := range []torch.Options{
 			{},
 			{Steps: 4, Settings: torch.Settings{Optimizer: "sgdm", ZeroGrads: true}},
@@ -64,9 +61,7 @@ func TestRepeatedSteps(t *testing.T) {
 			}
 			o.EveryStep = true
 			long, err := torch.Simulate(p, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if o.Replicas.World > 1 {
 				testLate(t, name, p, o, short)
 			}
@@ -94,9 +89,7 @@ func TestRepeatedSteps(t *testing.T) {
 func testLate(t *testing.T, model string, p *program.Program, o torch.Options, run *torch.Run) {
 	o.Replicas.Late = true
 	late, err := torch.Simulate(p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, want := run.Late().Timeline(), late.Log.Timeline()
 	if got.Blocks != want.Blocks || !slices.Equal(got.Events, want.Events) {
 		t.Errorf("%s under %+v: %d events with a late bucket, %d simulated with it, or others", model, o, len(got.Events),
@@ -120,25 +113,17 @@ func TestFollowed(t *testing.T) {
 		{"swin_t", Step{Settings: torch.Settings{Accumulate: 4, Optimizer: "muon"}}},
 	} {
 		b, err := Bind(open(t, c.model), Options{Batch: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s, err := b.Simulate(c.step)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n := s.Run.Log.Written(); n <= 1<<13 {
 			t.Errorf("%s: %d events, too few to follow", c.model, n)
 		}
 		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit,
 			Total: gpu.Default().Memory}).Finish(s.Run.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		whole, err := caching.Replay(s.Timeline(), caching.Config{Limit: c.step.MemoryLimit, Total: gpu.Default().Memory})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if followed := came(s.Replay); !reflect.DeepEqual(followed, came(again)) ||
 			!reflect.DeepEqual(followed, came(whole)) {
 			t.Errorf("%s under %+v: followed %+v\nreplayed %+v\nwritten out %+v", c.model, c.step, s.Replay.PeakAllocated,

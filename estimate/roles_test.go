@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // ask runs a small model that is written as a literal.
@@ -21,9 +22,7 @@ func ask(t *testing.T, m on.Model, opt Options) (*Report, error) {
 func answer(t *testing.T, m on.Model, opt Options) *Report {
 	t.Helper()
 	r, err := ask(t, m, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -312,9 +311,7 @@ func TestExportNotes(t *testing.T) {
 func answerBuiltin(t *testing.T, name string) *Report {
 	t.Helper()
 	r, err := Run(open(t, name), Options{Batch: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -349,9 +346,7 @@ func TestNamesOnlyBreakTies(t *testing.T) {
 				on.Op("MatMul", "h fc.weight", "y")}
 		}
 		r, err := ask(t, on.Model{Producer: "pytorch", Graph: g}, Options{Step: &Step{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want, said := int64(64), false
 		if c.trained {
 			want += 800
@@ -381,9 +376,7 @@ func TestChosenBranch(t *testing.T) {
 			Nodes: []on.Node{on.Op("If", "c", "y", on.A("then_branch", branch(512, "large")),
 				on.A("else_branch", branch(16, "small")))}}
 		r, err := ask(t, on.Model{Producer: "pytorch", Graph: g}, Options{Step: &Step{Infer: true}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if want := 4 * c.width * 4; r.Activations.Forward != want {
 			t.Errorf("taken %v: the layers make %d bytes, want %d", c.taken, r.Activations.Forward, want)
 		}

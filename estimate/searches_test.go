@@ -13,6 +13,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -40,9 +41,7 @@ func TestSearches(t *testing.T) {
 		name := entry["file"].(string)
 		rec := openRecordingAt(t, filepath.Join(*searches, name))
 		sim, _, err := replayRecording(rec, Step{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		said := map[int32]int64{}
 		for _, s := range sim.Replay.Spans {
 			if s.Step > 0 && s.Phase != timeline.Load {
@@ -112,13 +111,9 @@ func TestSearchesOfGraphs(t *testing.T) {
 		settings := torch.Settings{Precision: torch.Precision(c.DType), Optimizer: c.Opt, Benchmark: true,
 			ChannelsLast: c.ChannelsLast}
 		b, err := Bind(open(t, c.Model), Options{Batch: c.Batch})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sim, err := b.Simulate(Step{Infer: c.Mode == "infer", Settings: settings})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		off := 100 * math.Abs(float64(sim.Peak.Allocated)/float64(most)-1)
 		if all = append(all, off); off > 5 {
 			t.Errorf("%s, %s in %s: %d allocated, %d measured", c.Model, c.Mode, c.DType, sim.Peak.Allocated, most)
@@ -136,9 +131,7 @@ func TestSearchesOfGraphs(t *testing.T) {
 // beside the allocator.
 func TestSearchesFit(t *testing.T) {
 	b, err := Bind(open(t, "resnet18"), Options{Batch: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tests := map[string]Step{
 		"alone": {}, "ddp": {Plan: program.Plan{GPUs: 4}}, "a larger context": {process: 3 << 30},
 	}
@@ -146,9 +139,7 @@ func TestSearchesFit(t *testing.T) {
 		figures := func(benchmark bool, memory int64) [4]int64 {
 			s.Benchmark, s.GPU = benchmark, gpu.Other("small", memory, gpu.Capability{Major: 9}, 132)
 			sim, err := b.Simulate(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			p := &sim.Peak
 			return [4]int64{p.Device, p.Likely, p.Safe, p.UpperBound}
 		}

@@ -3,6 +3,8 @@ package estimate
 import (
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // simulated are models of three kinds: convolutions, windows of attention in a graph of shape arithmetic, a large
@@ -22,14 +24,10 @@ func BenchmarkSimulate(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				bound, err := Bind(m, Options{Batch: c.batch})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
 				begun := time.Now()
 				s, err := bound.Simulate(Step{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
 				b.ReportMetric(float64(time.Since(begun).Microseconds())/1000, "ms/simulation")
 				events = len(s.Timeline().Events)
 			}
@@ -45,15 +43,11 @@ const mostAllocations = 4
 func TestAllocationsPerEvent(t *testing.T) {
 	for _, c := range simulated {
 		bound, err := Bind(open(t, c.model), Options{Batch: c.batch})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		events := 0
 		allocations := testing.AllocsPerRun(1, func() {
 			s, err := bound.Simulate(Step{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			events = len(s.Timeline().Events)
 		})
 		if per := allocations / float64(events); per > mostAllocations {

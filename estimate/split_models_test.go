@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -31,9 +32,7 @@ func TestTensorParallelRecorded(t *testing.T) {
 			continue // of these steps no recording is kept
 		}
 		r, err := Recorded(openRecordingAt(t, "testdata/beyond/"+c.Model+"-tp.mrec"), Options{Name: c.Model})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := &r.Simulation.Peak
 		if held++; math.Abs(rel(got.Allocated, c.PeakAlloc)) > 0.005 || math.Abs(rel(got.Reserved, c.PeakReserved)) > 0.03 {
 			t.Errorf("%s: %d allocated and %d reserved, measured %d and %d", c.name(), got.Allocated, got.Reserved,
@@ -57,9 +56,7 @@ func TestSplitModels(t *testing.T) {
 		step.Plan.Shard = ""
 		step.DropOutput = c.DropOutput
 		sim, err := bound.Simulate(step)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := &sim.Peak
 		o := outcome{c: c.measuredCase, alloc: rel(got.Allocated, c.PeakAlloc),
 			reserved: rel(got.Reserved, c.PeakReserved), device: rel(got.Device, c.SMI<<20)}

@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestWayIn recognises how every built-in model was exported. Where a file kept all there was to keep, it cannot be
@@ -20,9 +21,7 @@ func TestWayIn(t *testing.T) {
 	count := map[string]map[module.Way][]string{}
 	for _, name := range models.Names() {
 		info, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, form := range info.Forms {
 			b, err := Bind(openModel(t, name, form), Options{Batch: 2})
 			if _, fixed := errors.AsType[*shape.BindError](err); fixed {

@@ -3,24 +3,20 @@ package estimate
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Ways that fit come first, those of fewest GPUs before the others, and each takes what its settings take alone.
 func TestWays(t *testing.T) {
 	bound, err := Bind(openModel(t, "gpt2", formOf("gpt2")), Options{Batch: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const memory = 12 << 30
 	ways, err := bound.Ways(Step{}, memory, Safe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var refused []string
 	for len(ways) > 0 && ways[len(ways)-1].Error != "" {
 		refused = append(refused, ways[len(ways)-1].Settings)
@@ -67,9 +63,7 @@ func TestWays(t *testing.T) {
 // BenchmarkWays simulates all ways of a transformer of 24 layers.
 func BenchmarkWays(b *testing.B) {
 	bound, err := Bind(openModel(b, "qwen2_0_5b", formOf("qwen2_0_5b")), Options{Batch: 4})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	for b.Loop() {
 		if _, err := bound.Ways(Step{}, 24<<30, Safe); err != nil {
 			b.Fatal(err)
@@ -80,10 +74,7 @@ func BenchmarkWays(b *testing.B) {
 // Under a cap of the device's memory, sets of blocks were run on a GPU: the step survives and reserves what is simulated,
 // within 1 %.
 func TestCheckpointSetsMeasured(t *testing.T) {
-	file, err := os.ReadFile("testdata/beyond/checkpoint_sets.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Read(t, "testdata/beyond/checkpoint_sets.json")
 	var measured struct {
 		Cases []struct {
 			Model string
@@ -98,9 +89,7 @@ func TestCheckpointSetsMeasured(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(file, &measured); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(file, &measured))
 	for _, c := range measured.Cases {
 		sim := simulateCheckpointed(t, c.Model, c.Batch, c.Proposed.Expression)
 		off := float64(sim.Peak.Reserved)/float64(c.With.Reserved) - 1
@@ -116,10 +105,7 @@ func TestCheckpointSetsMeasured(t *testing.T) {
 
 // Under the same caps, sets that are safe survive, all of them without a retry, and reserve no more than was safe.
 func TestSafeCheckpointSetsMeasured(t *testing.T) {
-	file, err := os.ReadFile("testdata/beyond/checkpoint_sets_safe.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Read(t, "testdata/beyond/checkpoint_sets_safe.json")
 	var measured struct {
 		Cases []struct {
 			Model   string
@@ -135,9 +121,7 @@ func TestSafeCheckpointSetsMeasured(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(file, &measured); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(file, &measured))
 	if len(measured.Cases) != 6 {
 		t.Errorf("%d cases, want 6", len(measured.Cases))
 	}
@@ -154,12 +138,8 @@ func TestSafeCheckpointSetsMeasured(t *testing.T) {
 func simulateCheckpointed(t *testing.T, model string, batch int64, expression string) *Simulation {
 	t.Helper()
 	bound, err := Bind(openModel(t, model, formOf(model)), Options{Batch: batch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sim, err := bound.Simulate(Step{Plan: program.Plan{Checkpoint: expression}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return sim
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/memestimate/memestimate/gate/budget"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/test/chromium"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // commentColumn is how wide a comment is on GitHub, in pixels.
@@ -31,10 +32,7 @@ const commentColumn = 746
 func measure(t *testing.T, name, markdown string) (tables int, wide string) {
 	t.Helper()
 	browser := chromium.Path(t)
-	css, err := os.ReadFile("testdata/github/markdown.css")
-	if err != nil {
-		t.Fatal(err)
-	}
+	css := must.Read(t, "testdata/github/markdown.css")
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "<!DOCTYPE html><meta charset=utf-8><title>x</title><style>%s</style><body "+
 		"style='margin:0'><article class=markdown-body style='width:%dpx;font-size:14px'>", css, commentColumn)
@@ -51,14 +49,10 @@ document.title = 'measured ' + tables + ' tables; wide: ' + wide.join(' / ');
 </script>`)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")
-	if err := os.WriteFile(path, page.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, path, page.Bytes())
 	if kept := os.Getenv("COMMENT_PAGES"); kept != "" {
 		for suffix, text := range map[string]string{"-folded.html": folded, ".html": page.String(), ".md": markdown} {
-			if err := os.WriteFile(filepath.Join(kept, name+suffix), []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			must.Write(t, filepath.Join(kept, name+suffix), []byte(text))
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

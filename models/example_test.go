@@ -3,11 +3,12 @@ package models
 import (
 	"bytes"
 	"flag"
-	"os"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 var update = flag.Bool("update", false, "write the embedded graph of conv_example anew")
@@ -110,17 +111,11 @@ func TestConvExampleIsWhatItsGeneratorWrites(t *testing.T) {
 	want := convExample()
 	if *update {
 		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file("conv_example", "ts-train"), w.EncodeAll(want, nil), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.Write(t, file("conv_example", "ts-train"), w.EncodeAll(want, nil))
 	}
 	got, err := Open("conv_example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !bytes.Equal(got, want) {
 		t.Error("run go test ./models -update")
 	}

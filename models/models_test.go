@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestEveryModelOpensInEveryForm(t *testing.T) {
@@ -21,9 +22,7 @@ func TestEveryModelOpensInEveryForm(t *testing.T) {
 	opened := 0
 	for _, name := range names {
 		m, err := Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(m.Forms) == 0 || !strings.HasSuffix(m.Forms[0], "-train") {
 			t.Errorf("%s: forms %q: the first one has to be made for training", name, m.Forms)
 		}
@@ -55,10 +54,7 @@ func TestEveryModelOpensInEveryForm(t *testing.T) {
 
 // The page that runs in a browser has the default form of each model, and no other.
 func TestGraphsOfThePage(t *testing.T) {
-	source, err := os.ReadFile("graphs_js.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Read(t, "graphs_js.go")
 	var patterns []string
 	for line := range strings.Lines(string(source)) {
 		if list, ok := strings.CutPrefix(line, "//go:embed "); ok {
@@ -67,9 +63,7 @@ func TestGraphsOfThePage(t *testing.T) {
 	}
 	for _, name := range Names() {
 		m, err := Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i, form := range m.Forms {
 			there := slices.ContainsFunc(patterns, func(pattern string) bool {
 				matches, err := path.Match(pattern, file(name, form))
@@ -86,14 +80,10 @@ func TestGraphsOfThePage(t *testing.T) {
 func TestEmbeddedSize(t *testing.T) {
 	var total int64
 	files, err := fs.Glob(graphs, "*/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range files {
 		info, err := fs.Stat(graphs, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		total += info.Size()
 	}
 	if total > 2<<20 {
@@ -126,9 +116,7 @@ func TestGraphsAsTheyArePacked(t *testing.T) {
 	}
 	for _, p := range paths {
 		data, err := graphs.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var h zstd.Header
 		if err := h.Decode(data); err != nil || !h.HasFCS {
 			t.Errorf("%s does not say its size (%v): zstd --stream-size=BYTES", p, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // tensorModel is a graph of initializers alone.
@@ -158,9 +159,7 @@ func TestNoData(t *testing.T) {
 	b := tensorModel(big).Bytes()
 	for _, limit := range []int64{80_000, 1 << 40} {
 		m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Limits: onnxload.Limits{Const: limit}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if f, err := m.Floats(m.Values[1].Init); err != nil || len(f) != 20_000 {
 			t.Errorf("limit %d: %d elements, %v", limit, len(f), err)
 		}
@@ -204,9 +203,7 @@ func TestExternal(t *testing.T) {
 	sub := filepath.Join(dir, "model")
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	must(os.MkdirAll(filepath.Join(sub, "data"), 0o755))
 	data := append(make([]byte, 4), Int64s("", 7, 8).Raw...)

@@ -9,6 +9,7 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // corpus calls f for every model of the repository: the built-in ones in all
@@ -18,14 +19,10 @@ func corpus(t *testing.T, f func(name string, b []byte)) {
 	n := 0
 	for _, name := range models.Names() {
 		info, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, form := range info.Forms {
 			b, err := models.Open(name + ":" + form)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			f(name+":"+form, b)
 			n++
 		}
@@ -35,9 +32,7 @@ func corpus(t *testing.T, f func(name string, b []byte)) {
 			f(name, b)
 			n++
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if n < 1000 {
 		t.Errorf("%d models, want over 1000", n)
 	}

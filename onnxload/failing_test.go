@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestFormatErrors(t *testing.T) {
@@ -63,22 +63,16 @@ func TestOpen(t *testing.T) {
 	check(filepath.Join(dir, "none.onnx"), "no such file")
 	check(dir, "not an ONNX model (a folder)")
 	b := Model{Graph: Relu()}.Bytes()
-	if err := os.WriteFile(filepath.Join(dir, "m.onnx"), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, filepath.Join(dir, "m.onnx"), b)
 	check(filepath.Join(dir, "m.onnx"), "")
-	if err := os.WriteFile(filepath.Join(dir, "m.onnx.data"), []byte{0, 0, 0x80, 0x3f}, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, filepath.Join(dir, "m.onnx.data"), []byte{0, 0, 0x80, 0x3f})
 	check(filepath.Join(dir, "m.onnx.data"), "not an ONNX model (weights of "+filepath.Join(dir, "m.onnx"))
 	if runtime.GOOS == "linux" {
 		check("/dev/null", "empty file")
 		check("/dev/zero", "byte 0: field number 0")
 	}
 	m, err := onnxload.Open(filepath.Join(dir, "m.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if m.Path != filepath.Join(dir, "m.onnx") || m.Size != int64(len(b)) {
 		t.Errorf("path %q, size %d", m.Path, m.Size)
 	}

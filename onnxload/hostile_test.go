@@ -14,6 +14,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // hostileOut is where TestHostile leaves its files, for the tests of the Python package.
@@ -22,9 +23,7 @@ var hostileOut = flag.String("hostile.out", "", "the folder to write the files o
 func TestHostile(t *testing.T) {
 	for i, c := range Hostile() {
 		if *hostileOut != "" {
-			if err := os.WriteFile(filepath.Join(*hostileOut, fmt.Sprint(i, ".onnx")), c.File, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(*hostileOut, fmt.Sprint(i, ".onnx")), c.File, 0o600))
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			start := time.Now()

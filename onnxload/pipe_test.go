@@ -12,6 +12,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A54: the model's path may be a pipe, as with <(command).
@@ -29,9 +30,7 @@ func TestOpenPipe(t *testing.T) {
 		f.Write(full().Bytes())
 	}()
 	m, err := onnxload.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got, want := dump(m), dump(read(t, full())); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -46,13 +45,9 @@ func TestExternalPipe(t *testing.T) {
 	path := filepath.Join(dir, "m.onnx")
 	b := tensorModel(Tensor{Name: "w", DType: onnxload.Int64, Dims: []int64{1},
 		External: []string{"location", "w.bin"}}).Bytes()
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, b, 0o600))
 	m, err := onnxload.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer m.Close()
 	start := time.Now()
 	if _, err := m.Ints(m.Values[1].Init); err == nil || !strings.Contains(err.Error(), "not a regular file") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // read reads a model that must be good, as a file and as a stream, and returns
@@ -17,9 +18,7 @@ func read(t *testing.T, m Model) *onnxload.Model {
 	t.Helper()
 	b := m.Bytes()
 	got, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s, err := onnxload.ReadStream(iotestOneByte{bytes.NewReader(b)}, onnxload.Options{})
 	if err != nil {
 		t.Fatalf("as a stream: %v", err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestOn holds that each GPU of a process has its own storages and the calls that made them.
@@ -23,9 +24,7 @@ func TestOn(t *testing.T) {
 		return Read(bytes.NewReader(pack(append(lines, `["end",`+itoa(len(lines)-1)+`]`)...)))
 	}
 	r, err := read(lines...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, want := range []struct {
 		calls, events int
 		bytes         int64

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/kernels"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const header = `{"format":"memestimate-recording/1","producer":"test","torch":"2.11.0","gpu":{"name":"h200","capability":[9,0],"multiprocessors":132,"memory":150109880320}}`
@@ -86,9 +87,7 @@ var every = []string{
 
 func TestRead(t *testing.T) {
 	r, err := Read(bytes.NewReader(whole(every...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.GPU.Name != "h200" || r.GPU.Multiprocessors != 132 || r.Producer != "test" {
 		t.Errorf("header %+v", r.Header)
 	}
@@ -335,13 +334,9 @@ func TestWriter(t *testing.T) {
 	w.Line("alloc", 0, 8)
 	w.Line("call", 0, []any{"0:0"}, []any{"1:0"}, -1, -1)
 	w.Line("alloc", 1, 8)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	r, err := Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.GPU.Name != "a100-80gb" || len(r.Calls) != 1 || r.Storages != 2 || len(r.Events) != 3 {
 		t.Errorf("%+v", r)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // searching is a convolution of n images under torch.backends.cudnn.benchmark, and further lines.
@@ -19,9 +20,7 @@ func searching(t *testing.T, n int, more ...string) *Recording {
 		`["call",0,["0:1","1:0",null,[1,1],[1,1],[1,1],false,[0,0],1],["2:1"],-1,-1]`, fmt.Sprintf(`["alloc",2,%d]`, bytes),
 	}
 	r, err := Read(reader(whole(append(lines, more...)...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -35,14 +34,10 @@ func search(n int) string {
 // At a third batch the searches are those that a recording of it has; where the two have different ones there is none.
 func TestScaleSearches(t *testing.T) {
 	f, err := NewFamily(searching(t, 2, search(2)), searching(t, 8, search(8)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, batch := range []int{1, 4, 32} {
 		scaled, err := f.At(int64(batch))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, want := scaled.Timeline(gpu.Default()), searching(t, batch, search(batch)).Timeline(gpu.Default())
 		requests := strings.Join(events(got), " ")
 		if wanted := strings.Join(events(want), " "); requests != wanted || !strings.Contains(requests, "release") {
@@ -58,9 +53,7 @@ func TestScaleSearches(t *testing.T) {
 		"another": searching(t, 8, strings.Replace(search(8), "forward", "input", 1)),
 	} {
 		g, err := NewFamily(searching(t, 2, search(2)), other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		scaled, err := g.At(4)
 		if err != nil || g.Searches() || len(scaled.Searches) > 0 || !f.Searches() {
 			t.Errorf("%s: %v, %d searches, %v", name, g.Searches(), len(scaled.Searches), err)

@@ -8,19 +8,16 @@ import (
 
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func open(t *testing.T, name string) *Recording {
 	t.Helper()
 	f, err := os.Open("testdata/" + name + ".mrec")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	r, err := Read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -31,18 +28,14 @@ func TestScale(t *testing.T) {
 		for _, batches := range [][3]string{{"8", "100", "32"}, {"8", "32", "100"}, {"100", "32", "8"}} {
 			a, b, c := open(t, name+".b"+batches[0]), open(t, name+".b"+batches[1]), open(t, name+".b"+batches[2])
 			f, err := NewFamily(a, b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if difference, err := f.Check(c); difference != "" || err != nil {
 				t.Errorf("%s %v: %q, %v", name, batches, difference, err)
 			}
 			other, _ := NewFamily(a, c)
 			_, batch := other.Batches()
 			scaled, err := f.At(batch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got, want := scaled.Timeline(gpu.Default()).Log.Timeline(), c.Timeline(gpu.Default()).Log.Timeline()
 			if len(got.Events) != len(want.Events) {
 				t.Fatalf("%s %v: %d events, want %d", name, batches, len(got.Events), len(want.Events))
@@ -68,9 +61,7 @@ func variant(t *testing.T, n, bytes string, more ...string) *Recording {
 		`["alloc",0,` + bytes + `]`, `["is",0,"input","x"]`, `["phase","forward"]`,
 		`["call",0,["0:0"],["1:1"],-1,0]`, `["alloc",1,` + bytes + `]`,
 	}, more...)...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -94,9 +85,7 @@ func TestScaleRefuses(t *testing.T) {
 		}
 	}
 	f, err := NewFamily(two, four)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := f.At(0); err == nil {
 		t.Error("a batch of none")
 	}

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The schema takes every word that Read takes, and none of the lines that are wrong in themselves.
 func TestSchema(t *testing.T) {
 	schema, err := jsonschema.NewCompiler().Compile("../docs/schema/recording.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	valid := func(line string) error {
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
 		if err != nil {

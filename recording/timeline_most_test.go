@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/kernels"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What a backward pass gave to an all-reduce may live until the next backward pass is over, after the program let go
@@ -119,9 +120,7 @@ func TestSearch(t *testing.T) {
 	for room, want := range map[int64]int64{size - 1: 4 << 20, 2 * size: size + 2<<20} {
 		cfg := caching.Config{Room: room}
 		replay, err := caching.NewReplayer(cfg).Finish(r.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := replay.PeakReserved.Reserved; got > want+32<<20 || (got >= size) != (room >= size) {
 			t.Errorf("with room for %d: %d reserved", room, got)
 		}

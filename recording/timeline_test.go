@@ -10,15 +10,14 @@ import (
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // run plays lines.
 func run(t *testing.T, lines ...string) *Run {
 	t.Helper()
 	r, err := Read(bytes.NewReader(whole(lines...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r.Timeline(gpu.Default())
 }
 
@@ -131,9 +130,7 @@ func TestStreams(t *testing.T) {
 		t.Errorf("streams %v", streams)
 	}
 	res, err := caching.NewReplayer(caching.Config{}).Finish(r.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if res.PeakReserved.Reserved != 40<<20 {
 		t.Errorf("%d bytes are reserved, want two blocks of 20 MiB", res.PeakReserved.Reserved)
 	}
@@ -153,9 +150,7 @@ func TestEmptyCache(t *testing.T) {
 	without := run(t, slices.DeleteFunc(lines, func(l string) bool { return l == emptied })...)
 	for r, want := range map[*Run]int64{with: 32 << 20, without: 64 << 20} {
 		replay, err := caching.NewReplayer(caching.Config{}).Finish(r.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		large, survives := caching.LargeOf(r.Log, caching.Options{}).Reserved(caching.Config{})
 		if replay.End.Reserved != want || replay.PeakReserved.Reserved != 64<<20 || large != 64<<20 || !survives {
 			t.Errorf("%d reserved at the end, %d at most, %d by large requests, want %d and %d", replay.End.Reserved,
@@ -170,9 +165,7 @@ func TestPrivatePool(t *testing.T) {
 	pool := run(t, `["pool",3]`, `["stream",3]`, `["alloc",0,20971520]`, `["free",0]`, `["stream",0]`, `["empty_cache"]`,
 		`["alloc",1,20971520]`)
 	res, err := caching.NewReplayer(caching.Config{}).Finish(pool.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if res.End.Reserved != 40<<20 {
 		t.Errorf("%d bytes are reserved, want two blocks of 20 MiB", res.End.Reserved)
 	}
@@ -196,9 +189,7 @@ func TestInputsOfTheFirstStep(t *testing.T) {
 		`["step"]`,
 		`["alloc",2,512]`, `["is",2,"input","x"]`, `["alloc",3,256]`, `["is",3,"label","y"]`, `["phase","forward"]`,
 	)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := rec.Summary()
 	if len(s.Inputs) != 1 || s.Inputs[0].Name != "x" || len(s.Labels) != 1 || s.Labels[0].Name != "y" {
 		t.Errorf("inputs %v, labels %v", s.Inputs, s.Labels)

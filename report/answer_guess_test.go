@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Where warnings leave no room for the heaviest guess, the first screen says that there is one.
@@ -20,9 +21,7 @@ func TestGuessIsNeverSilent(t *testing.T) {
 		r.Guesses = []estimate.Guess{{Name: "tied-head", Takes: strings.Repeat("what is taken for something else ", 12),
 			Made: true, Weighed: true, Bytes: 1 << 29, Assume: "tied-head=no"}}
 		var b strings.Builder
-		if err := (&Answer{Report: r}).Text(&b, Look{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, (&Answer{Report: r}).Text(&b, Look{}))
 		if !strings.Contains(b.String(), "guess") {
 			t.Errorf("%d notes: no word of the guess:\n%s", len(notes), &b)
 		}

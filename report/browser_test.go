@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"html"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 	goldhtml "github.com/yuin/goldmark/renderer/html"
 
 	"github.com/memestimate/memestimate/test/chromium"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // rendered returns the document that a browser makes of Markdown, as GitHub renders it but with all its HTML let
@@ -31,9 +31,7 @@ func rendered(t *testing.T, markdown []byte) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(path, page.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, path, page.Bytes())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
@@ -50,9 +48,7 @@ func rendered(t *testing.T, markdown []byte) string {
 func TestDiffInBrowser(t *testing.T) {
 	var b bytes.Buffer
 	d := hostileDiff(2*len(hostile), 1)
-	if err := DiffMarkdown(&b, d, MarkdownLimit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, DiffMarkdown(&b, d, MarkdownLimit))
 	dom := rendered(t, b.Bytes())
 	open, folded, ok := strings.Cut(dom, "<details>")
 	if !ok || strings.Count(open, "<table>") != 1 || strings.Count(folded, "<table>") != 1 ||

@@ -15,6 +15,7 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/gate/diff"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // hostileDiff is what changes between models whose names are hostile: half of the layers are widened, the others go.
@@ -36,9 +37,7 @@ func hostileDiff(n, cases int) *diff.Diff {
 func TestDiffMarkdownKeepsItsShape(t *testing.T) {
 	for _, cases := range []int{1, 3} {
 		var b bytes.Buffer
-		if err := DiffMarkdown(&b, hostileDiff(2*len(hostile), cases), MarkdownLimit); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, DiffMarkdown(&b, hostileDiff(2*len(hostile), cases), MarkdownLimit))
 		source := b.Bytes()
 		doc := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
 		tables, rows := 0, map[int]int{}
@@ -68,9 +67,7 @@ func TestDiffMarkdownKeepsItsShape(t *testing.T) {
 			}
 			return ast.WalkContinue, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if tables != 1+cases || rows[5] < cases*len(hostile) {
 			t.Errorf("%d tables, rows by their number of cells: %v", tables, rows)
 		}
@@ -86,9 +83,7 @@ func TestDiffMarkdownFits(t *testing.T) {
 					continue
 				}
 				var b bytes.Buffer
-				if err := DiffMarkdown(&b, hostileDiff(n, cases), limit); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, DiffMarkdown(&b, hostileDiff(n, cases), limit))
 				if b.Len() > limit || strings.Count(b.String(), "\n<details>") != strings.Count(b.String(), "\n</details>\n") {
 					t.Errorf("%d layers, %d cases, limit %d: %d bytes", n, cases, limit, b.Len())
 				}
@@ -130,9 +125,7 @@ func TestDiffSettings(t *testing.T) {
 func TestDiffForms(t *testing.T) {
 	d := hostileDiff(2*len(hostile), 2)
 	var b bytes.Buffer
-	if err := DiffText(&b, d, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, DiffText(&b, d, 0, 0))
 	for line := range strings.Lines(b.String()) {
 		for _, c := range strings.TrimSuffix(line, "\n") {
 			if c < ' ' || c > '~' {
@@ -144,9 +137,7 @@ func TestDiffForms(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := DiffCSV(&b, d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, DiffCSV(&b, d))
 	records, err := csv.NewReader(&b).ReadAll()
 	if err != nil || len(records) != 1+len(d.Cases[0].Layers)+len(d.Cases[1].Layers) {
 		t.Errorf("%d records, %v", len(records), err)

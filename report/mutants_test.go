@@ -11,15 +11,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors,
 // from the seed that MEMESTIMATE_SEED says. It needs no Go: see test/catalogue.md.
 func TestModelMutants(t *testing.T) {
 	all, err := graphs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mutants(t, "onnx", 5, func(rng *rand.Rand) (raw []byte, wrong string, ran bool) {
 		raw = mutant(rng, all[rng.IntN(len(all))], all[rng.IntN(len(all))])
 		wrong, ran = execute(rng, raw)
@@ -36,10 +36,7 @@ func TestFoundMutants(t *testing.T) {
 			t.Fatalf("%q: %v", paths, err)
 		}
 		for _, path := range paths {
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Read(t, path)
 			for seed := range uint64(100) {
 				if wrong, _ := execute(rand.New(rand.NewPCG(seed, 3)), raw); wrong != "" {
 					t.Errorf("%s, seed %d: %s", path, seed, wrong)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // However narrow a terminal is, from 40 columns on, no line of a report or a diff is longer, and no number is cut.
@@ -22,9 +24,7 @@ func TestTextKeepsItsWidth(t *testing.T) {
 			"diff":   func(b *bytes.Buffer) error { return DiffText(b, d, width, 0) },
 		} {
 			var b bytes.Buffer
-			if err := write(&b); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, write(&b))
 			text := Fold(b.String(), width)
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
@@ -44,9 +44,7 @@ func TestFit(t *testing.T) {
 	g := Layers(r, false)
 	text := func(width int) string {
 		var b strings.Builder
-		if err := g.Text(&b, width); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, g.Text(&b, width))
 		return b.String()
 	}
 	if text(0) != text(500) {

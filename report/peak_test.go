@@ -11,6 +11,7 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // ran gives a report a run whose figures are odd numbers and whose layers have these names.
@@ -96,12 +97,8 @@ func TestBreakdownAddsUp(t *testing.T) {
 func TestRunKeepsItsShape(t *testing.T) {
 	r := ran(fake(len(hostile), hostile), hostile)
 	var text, markdown bytes.Buffer
-	if err := Text(&text, r, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := Markdown(&markdown, r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Text(&text, r, 0))
+	must.OK(t, Markdown(&markdown, r))
 	if markdown.Len() > MarkdownLimit {
 		t.Errorf("Markdown of %d bytes", markdown.Len())
 	}
@@ -145,9 +142,7 @@ func TestStatisticsAsJSON(t *testing.T) {
 	in := estimate.Statistics((&caching.Stats{}).Figures())
 	in[3].Value = 42
 	text, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var back estimate.Statistics
 	if err := json.Unmarshal(text, &back); err != nil || len(back) != len(in) || back[3] != in[3] ||
 		back[len(in)-1].Key != in[len(in)-1].Key {
@@ -280,9 +275,7 @@ func TestNoBoundWhereValuesDecide(t *testing.T) {
 		t.Errorf("the first sentence is %q", s)
 	}
 	var b strings.Builder
-	if err := (&Answer{Report: r}).Text(&b, Look{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&Answer{Report: r}).Text(&b, Look{}))
 	if n := strings.Count(b.String(), "no bound: only if the values are as taken"); n != 1 {
 		t.Errorf("the answer says it %d times:\n%s", n, &b)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // recordings are the lines of the smaller recordings, which MEMESTIMATE_CORPUS has in its folder recordings.
@@ -204,9 +205,7 @@ func FuzzRecording(f *testing.F) {
 // TestRecordingMutants is FuzzRecording without a fuzzer, as TestModelMutants is FuzzModel.
 func TestRecordingMutants(t *testing.T) {
 	all, err := recordings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mutants(t, "mrec", 10, func(rng *rand.Rand) (raw []byte, wrong string, ran bool) {
 		raw = mutantRecording(rng, all[rng.IntN(len(all))], all[rng.IntN(len(all))])
 		wrong, ran = executeRecording(rng, raw)

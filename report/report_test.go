@@ -18,6 +18,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // hostile are names that try to be more than a name wherever they are shown.
@@ -60,9 +61,7 @@ func fake(n int, names []string) *estimate.Report {
 // name, and has no control characters.
 func TestTextKeepsItsShape(t *testing.T) {
 	var b bytes.Buffer
-	if err := Text(&b, fake(len(hostile), hostile), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Text(&b, fake(len(hostile), hostile), 0))
 	if n, want := strings.Count(b.String(), "\n"), len(hostile)+2+3+2+1+4; n < want-1 || n > want+1 {
 		t.Errorf("%d lines for %d layers:\n%s", n, len(hostile), b.String())
 	}
@@ -89,9 +88,7 @@ func TestTextKeepsItsShape(t *testing.T) {
 // name is a link, an image, a mention or HTML.
 func TestMarkdownKeepsItsShape(t *testing.T) {
 	var b bytes.Buffer
-	if err := Markdown(&b, fake(len(hostile), hostile)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Markdown(&b, fake(len(hostile), hostile)))
 	source := b.Bytes()
 	doc := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
 	rows := map[int]int{} // rows by number of cells
@@ -115,9 +112,7 @@ func TestMarkdownKeepsItsShape(t *testing.T) {
 		}
 		return ast.WalkContinue, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := len(hostile) + 1 + shownLayers; rows[6] != want || rows[3] != 4 || len(rows) != 2 {
 		t.Errorf("rows by their number of cells: %v, want %d of 6 and 4 of 3", rows, want)
 	}
@@ -130,9 +125,7 @@ func TestMarkdownFitsAComment(t *testing.T) {
 			r.Notes = append(r.Notes, estimate.Note{Level: estimate.Info, Text: strings.Repeat("note ", 50)})
 		}
 		var b bytes.Buffer
-		if err := Markdown(&b, r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Markdown(&b, r))
 		if b.Len() > MarkdownLimit {
 			t.Errorf("%d layers: %d bytes", n, b.Len())
 		}
@@ -173,9 +166,7 @@ func TestPrintedColumnsAddUp(t *testing.T) {
 func number(t *testing.T, s string) float64 {
 	t.Helper()
 	f, err := strconv.ParseFloat(strings.ReplaceAll(s, ",", ""), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return f
 }
 
@@ -183,9 +174,7 @@ func number(t *testing.T, s string) float64 {
 func TestCSVKeepsItsShape(t *testing.T) {
 	r := fake(len(hostile), hostile)
 	var b bytes.Buffer
-	if err := CSV(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, CSV(&b, r))
 	records, err := csv.NewReader(&b).ReadAll()
 	if err != nil || len(records) != len(hostile)+1 {
 		t.Fatalf("%d records, %v", len(records), err)
@@ -201,9 +190,7 @@ func TestCSVKeepsItsShape(t *testing.T) {
 			t.Errorf("name %.40q is written %.40q", hostile[i], rec[1])
 		}
 		n, err := strconv.ParseInt(rec[9], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		total += n
 	}
 	if total != r.Activations.Forward {
@@ -215,13 +202,9 @@ func TestCSVKeepsItsShape(t *testing.T) {
 func TestJSONKeepsNames(t *testing.T) {
 	r := fake(len(hostile), hostile)
 	var b bytes.Buffer
-	if err := JSON(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, JSON(&b, r))
 	var back estimate.Report
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b.Bytes(), &back))
 	for i, l := range back.Layers {
 		if want := hostile[i]; l.Name != want && want != "\xff\xfe" {
 			t.Errorf("name %.40q came back as %.40q", want, l.Name)
@@ -237,9 +220,7 @@ func TestModelSizeName(t *testing.T) {
 		{"a\nb", "", `"a\nb"`},
 	} {
 		var b bytes.Buffer
-		if err := ModelSize(&b, &estimate.Report{Model: estimate.ModelInfo{Name: tt.name, Graph: tt.graph}}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ModelSize(&b, &estimate.Report{Model: estimate.ModelInfo{Name: tt.name, Graph: tt.graph}}))
 		if first, _, _ := strings.Cut(b.String(), "\n"); first != fmt.Sprintf("Model %s : params: 0.000000M", tt.want) {
 			t.Errorf("name %q, graph %q: %s", tt.name, tt.graph, first)
 		}
@@ -253,12 +234,8 @@ func TestModelSizeName(t *testing.T) {
 func TestNarrowText(t *testing.T) {
 	r := fake(3, []string{strings.Repeat("encoder.", 20)})
 	var wide, narrow bytes.Buffer
-	if err := Text(&wide, r, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := Text(&narrow, r, 80); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Text(&wide, r, 0))
+	must.OK(t, Text(&narrow, r, 80))
 	longest := 0
 	for line := range strings.Lines(narrow.String()) {
 		if line[0] == ' ' || line[0] >= '0' && line[0] <= '9' {
@@ -277,12 +254,8 @@ func TestTextDirectly(t *testing.T) {
 		g.Footer = footer
 		shown, _ := g.fit(0)
 		var pretty, direct bytes.Buffer
-		if err := shown.textPretty(&pretty); err != nil {
-			t.Fatal(err)
-		}
-		if err := shown.textDirectly(&direct); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, shown.textPretty(&pretty))
+		must.OK(t, shown.textDirectly(&direct))
 		if pretty.String() != direct.String() {
 			t.Errorf("go-pretty:\n%s\ndirectly:\n%s", pretty.String(), direct.String())
 		}

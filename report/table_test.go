@@ -8,6 +8,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // modules returns a report of layers in modules two parts deep.
@@ -29,9 +30,7 @@ func modules() *estimate.Report {
 func column(t *testing.T, r *estimate.Report, name string) []string {
 	t.Helper()
 	g, err := Table(r, []string{name}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out []string
 	for _, row := range g.Rows {
 		out = append(out, row[0])
@@ -48,9 +47,7 @@ func TestTableAddsUp(t *testing.T) {
 		sum := 0.0
 		for i, s := range cells {
 			v, err := strconv.ParseFloat(s, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if i < len(cells)-1 {
 				sum += v
 			} else if sum-v > 0.6 || v-sum > 0.6 {
@@ -98,13 +95,9 @@ func TestTableRefusesUnknownColumns(t *testing.T) {
 // Hostile names keep the table's shape in Markdown too.
 func TestTableWithHostileNames(t *testing.T) {
 	g, err := Table(fake(len(hostile), hostile), nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var b bytes.Buffer
-	if err := g.Markdown(&b, MarkdownLimit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Markdown(&b, MarkdownLimit))
 	for line := range strings.Lines(b.String()) {
 		if strings.Count(line, "|") != len(g.Columns)+1 {
 			t.Errorf("line %q", line)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // On a screen a setting has a line if it moves the run or decides whether it fits.
@@ -22,9 +23,7 @@ func TestWhatIfText(t *testing.T) {
 		},
 	}
 	var b bytes.Buffer
-	if err := WhatIfText(&b, r, 80); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, WhatIfText(&b, r, 80))
 	const want = `what if           device, GiB   change
 ----------------------------------------------
 as it is               100.00

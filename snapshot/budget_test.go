@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/race"
 )
 
@@ -126,9 +127,7 @@ func TestBombChild(t *testing.T) {
 		t.Skip("run by TestMemoryBound")
 	}
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	s, err := Read(f, Options{})
 	read := maxRSS()
@@ -151,24 +150,14 @@ func TestMemoryBound(t *testing.T) {
 	for _, c := range bombs {
 		path := filepath.Join(t.TempDir(), "bomb.gz")
 		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		z, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w := bufio.NewWriterSize(z, 1<<16)
 		c.write(w, c.bytes)
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Flush())
+		must.OK(t, z.Close())
+		must.OK(t, f.Close())
 		cmd := exec.Command(os.Args[0], "-test.run=^TestBombChild$")
 		cmd.Env = append(os.Environ(), bombEnv+"="+path)
 		start := time.Now()

@@ -2,9 +2,10 @@ package snapshot
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // reported is what PyTorch said at the moment of the snapshot.
@@ -24,14 +25,9 @@ type reported struct {
 
 func report(t testing.TB, name string) reported {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Read(t, filepath.Join("testdata", name+".json"))
 	var r reported
-	if err := json.Unmarshal(b, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b, &r))
 	return r
 }
 

@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // odd loads a file of testdata/odd: real layouts that PyTorch's own runs rarely leave.
 func odd(t testing.TB, name string) *Snapshot {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", "odd", name+".pickle"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	s, err := Read(f, Options{})
 	if err != nil {
@@ -78,9 +78,7 @@ func TestUnkindOrder(t *testing.T) {
 func TestPendingBefore(t *testing.T) {
 	s := odd(t, "pending_before_trace")
 	h, err := s.History(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if h.Start.Allocated != 10<<20 || h.Start.Active != 20<<20 || h.Start.Count != 1 || h.Allocated.Bytes != 10<<20 ||
 		!h.Exact || h.Recorded {
 		t.Errorf("%+v", h)
@@ -112,9 +110,7 @@ func TestUnsureBlocks(t *testing.T) {
 		s := reread(t, []byte(snap(list(g), trace(eventOf("free_requested", c.addr, c.ask),
 			eventOf("free_completed", c.addr, c.ask)))))
 		h, err := s.History(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if h.Unsure != c.unsure || h.Exact != (c.unsure == 0) {
 			t.Errorf("%s: unsure by %d, wanted %d; exact %v, %q", c.what, h.Unsure, c.unsure, h.Exact, h.Doubts)
 		}
@@ -172,9 +168,7 @@ func TestFreeSpaces(t *testing.T) {
 		t.Fatal(err, h)
 	}
 	state, err := s.StateAt(0, h.OOMs[0].Event)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var text []string
 	for _, f := range FreeSpaces(state) {
 		text = append(text, fmt.Sprintf("stream %d: %d in %d of up to %d, serves %v", f.Stream, f.Bytes, f.Pieces, f.Largest,
@@ -190,9 +184,7 @@ func TestFreeSpaces(t *testing.T) {
 func TestCategoriesOfTwoRecordings(t *testing.T) {
 	long := load(t, "resnet50_seed")
 	whole, err := long.Play(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	short := load(t, "resnet50_seed")
 	cut := new(Trace)
 	for i, e := range short.Traces[0].All() {
@@ -207,9 +199,7 @@ func TestCategoriesOfTwoRecordings(t *testing.T) {
 		t.Fatal(err)
 	}
 	part, err := short.Play(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !part.History.Exact || len(part.Timeline.Events) < 1000 {
 		t.Fatalf("%d events, %q", len(part.Timeline.Events), part.History.Doubts)
 	}

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Each hostile file is refused with one
@@ -53,9 +54,7 @@ func TestOdd(t *testing.T) {
 			num(1), "x", "N")),
 	)
 	s, err := Read(strings.NewReader(file), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(s.Traces) != 2 || s.Traces[1].Len() != 4 || s.Segments[0].Device != 3 ||
 		s.Segments[0].Blocks[0].Requested != 512 || s.Segments[0].Blocks[1].Addr != 4608 {
 		t.Errorf("read as %+v", s)
@@ -76,10 +75,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(odd, err)
 	}
 	for _, path := range odd {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, path)
 		for n := range len(data) {
 			if _, err := Read(bytes.NewReader(data[:n]), Options{}); err == nil {
 				t.Fatalf("%s: cut at %d of %d bytes it still reads", path, n, len(data))

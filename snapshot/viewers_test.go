@@ -2,18 +2,16 @@ package snapshot
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What PyTorch's own viewers say of the recorded snapshots is what is said here: python -m torch.cuda._memory_viz of
 // the end of the recording, and pytorch.org/memory_viz of all of it. testdata/viewers.json has their figures.
 func TestViewersAgree(t *testing.T) {
-	data, err := os.ReadFile("testdata/viewers.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "testdata/viewers.json")
 	type plot struct {
 		MaxSize  int64 `json:"max_size"`
 		Elements int   `json:"elements"`
@@ -31,9 +29,7 @@ func TestViewersAgree(t *testing.T) {
 			Segments plot             `json:"active_cached_segment_timeline"`
 		} `json:"files"`
 	}
-	if err := json.Unmarshal(data, &viewers); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(data, &viewers))
 	oom := []string{"oom/batch", "oom/exception", "oom/fragmentation", "oom/leak", "oom/stream"}
 	if n := len(files(t)) + len(oom); len(viewers.Files) != n {
 		t.Fatalf("figures of %d files, wanted %d", len(viewers.Files), n)
@@ -66,9 +62,7 @@ func TestViewersAgree(t *testing.T) {
 		eq("asked for, by state", asked, want.Memory["active_allocated"])
 
 		p, err := s.Play(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		peak, _ := p.Timeline.Peak()
 		eq("the peak of what was asked for", peak, want.Active.MaxSize)
 		eq("the peak of what was asked for, in figures", p.History.Requested.Bytes, want.Active.MaxSize)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -34,18 +35,14 @@ func unpacked(t testing.TB, name string) []byte {
 func written(t testing.TB, s *Snapshot) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Write(&b, s))
 	return b.Bytes()
 }
 
 func reread(t testing.TB, b []byte) *Snapshot {
 	t.Helper()
 	s, err := Read(bytes.NewReader(b), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -93,9 +90,7 @@ func samePython(t *testing.T, name string, a, b []byte) {
 	dir := t.TempDir()
 	pa, pb := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	for p, data := range map[string][]byte{pa: a, pb: b} {
-		if err := os.WriteFile(p, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(p, data, 0o600))
 	}
 	out, err := exec.Command(python(t), "-c", equalPy, pa, pb).CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "equal" {

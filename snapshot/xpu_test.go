@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // high is an integer with the top bit of 64 set, as Python writes it.
@@ -20,9 +22,7 @@ func TestHighAddresses(t *testing.T) {
 		trace(dict("action", str("segment_alloc"), "addr", high(at), "size", num(2<<20), "stream", num(0)),
 			dict("action", str("alloc"), "addr", high(at), "size", num(512), "stream", num(0))))
 	s, err := Read(strings.NewReader(text), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 2 {
 		g := &s.Segments[0]
 		if uint64(g.Addr) != at || g.Pool != [2]int64{0, 1} || len(g.Blocks) != 2 || uint64(g.Blocks[1].Addr) != at+512 {
@@ -32,9 +32,7 @@ func TestHighAddresses(t *testing.T) {
 			t.Fatalf("%+v", f)
 		}
 		var b bytes.Buffer
-		if err := Write(&b, s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Write(&b, s))
 		if s, err = Read(&b, Options{}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // zipOf writes a zip archive and opens it.
@@ -18,27 +20,19 @@ func zipOf(t *testing.T, files ...string) *os.File {
 	z := zip.NewWriter(&b)
 	for i := 0; i < len(files); i += 2 {
 		w, err := z.Create(files[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fmt.Fprint(w, files[i+1])
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, z.Close())
 	return opened(t, b.Bytes())
 }
 
 func opened(t *testing.T, data []byte) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.zip")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, data, 0o600))
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -61,10 +55,7 @@ func TestZip(t *testing.T) {
 		names = append(names, fmt.Sprint(i), "")
 	}
 	whole := zipOf(t, "run.pickle", data)
-	raw, err := os.ReadFile(whole.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Read(t, whole.Name())
 	for want, f := range map[string]*os.File{
 		"several pickles":        zipOf(t, "a.pickle", data, "b.pickle", data),
 		"no file in it ends in":  zipOf(t, "weights.bin", data),
@@ -92,9 +83,7 @@ func TestPythonZip(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	if s, err := Read(f, Options{}); err != nil || s.Events() == 0 {
 		t.Error(err)

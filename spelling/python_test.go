@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 var update = flag.Bool("update", false, "write the Python package's tables of words anew")
@@ -53,9 +55,7 @@ from __future__ import annotations
 	table("LOSSES", quoted(losses))
 	table("OPTIMIZERS", quoted(optimizers))
 	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, path, []byte(b.String()))
 	}
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != b.String() {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const gib = 1 << 30
@@ -18,15 +20,11 @@ func dra() *Need {
 
 func TestClaim(t *testing.T) {
 	job, err := Encode(Job("train", "pytorch/pytorch", []string{"python", "train.py"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := dra()
 	n.Queue = "gpus"
 	got, err := n.Patch(job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const want = `apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata:
@@ -102,9 +100,7 @@ spec:
           containers: [{name: a, image: b, resources: {limits: {cpu: 2}}}]
 `
 	out, err := n.Patch([]byte(in))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text := string(out)
 	for _, want := range []string{"kind: ConfigMap", "nvidia.com/gpu: 1", "cpu: 2", "key: zone"} {
 		if !strings.Contains(text, want) {

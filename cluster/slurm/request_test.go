@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/cluster"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const site = `gpu40|idle|all*|8|64000|gpu,vram40|gpu:a100-40:4
@@ -25,9 +26,7 @@ const gib = 1 << 30
 
 func TestChoose(t *testing.T) {
 	nodes, err := ParseNodes(site)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(nodes) != 10 || nodes[0].Partitions[1] != "long" || nodes[7].State != "down" {
 		t.Fatalf("%d nodes: %+v", len(nodes), nodes)
 	}
@@ -75,9 +74,7 @@ func TestChoose(t *testing.T) {
 // TestMixedFeatures: a feature says nothing of a node with GPUs of several kinds.
 func TestMixedFeatures(t *testing.T) {
 	nodes, err := ParseNodes("n|idle|all*|8|64000|vram80|gpu:huge:1,gpu:tiny:1\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r, err := Choose(nodes, Need{Bytes: gib, GPUs: 1}, cluster.Sizes{}); err == nil {
 		t.Errorf("got %v", r.Args())
 	} else if !strings.Contains(err.Error(), "of unknown size: huge, tiny") {
@@ -94,9 +91,7 @@ n4|idle|gpu*|64|512000|a100_80gb|gpu:a100:4
 n5|idle|gpu*|64|512000|(null)|gpu:big:2,VramPerGpu:no_consume:128G
 n6|idle|gpu*|64|512000|(null)|gpu:other:2,gpumem:200G
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, tt := range []struct {
 		need   uint64
 		want   string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memestimate/memestimate/gate/forge"
 	"github.com/memestimate/memestimate/test/forgetest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 var expression = regexp.MustCompile(`\$\{\{ *([^}]*?) *\}\}`)
@@ -85,9 +86,7 @@ func (r *runner) play(a action) (log string, code int) {
 func newRunner(t *testing.T, j *pullJob) *runner {
 	t.Helper()
 	source, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := &runner{T: t, dir: j.dir, known: map[string]string{
 		"github.token": forgetest.Token, "github.action_path": source, "github.action_ref": "main",
 		"github.action_repository": "memestimate/memestimate",
@@ -101,17 +100,11 @@ func newRunner(t *testing.T, j *pullJob) *runner {
 	temp := t.TempDir()
 	r.env = append(r.env, "RUNNER_TEMP="+temp, "RUNNER_OS=Linux", "RUNNER_ARCH=X64")
 	kept := filepath.Join(temp, "memestimate-action", "go") // as a cache from a run before restores it
-	if err := os.MkdirAll(kept, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(kept, 0o777))
 	for name, variable := range map[string]string{"mod": "GOMODCACHE", "build": "GOCACHE"} {
 		out, err := exec.Command("go", "env", variable).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(strings.TrimSpace(string(out)), filepath.Join(kept, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, os.Symlink(strings.TrimSpace(string(out)), filepath.Join(kept, name)))
 	}
 	return r
 }
@@ -147,9 +140,7 @@ func TestActionRunsReleases(t *testing.T) {
 	write(t, filepath.Join(tools, "gh"), "#!/bin/sh\necho \"gh $*\"\n[ -e '"+tools+"/proved' ]\n")
 	for _, path := range []string{filepath.Join(program, "memestimate"), filepath.Join(tools, "curl"),
 		filepath.Join(tools, "gh")} {
-		if err := os.Chmod(path, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(path, 0o777))
 	}
 	releases := t.TempDir() // stands in for the repository of the action
 	gitIn(t, releases, "init", "-q")

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // An action is what a runner reads of action.yml.
@@ -24,14 +25,9 @@ type action struct {
 
 func readAction(t *testing.T) action {
 	t.Helper()
-	data, err := os.ReadFile("../../action.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "../../action.yml")
 	var a action
-	if err := yaml.Unmarshal(data, &a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(data, &a))
 	return a
 }
 
@@ -56,10 +52,7 @@ func TestActionIsPinned(t *testing.T) {
 
 // The hooks for pre-commit run commands that there are: one for the budget file, one for a recording or a script.
 func TestPreCommitHooks(t *testing.T) {
-	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "../../.pre-commit-hooks.yaml")
 	var hooks []struct {
 		ID, Entry, Language, Files string
 		PassFilenames              bool `yaml:"pass_filenames"`

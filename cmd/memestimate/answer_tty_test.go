@@ -13,13 +13,14 @@ import (
 	"unsafe"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // onTerminal runs the program on a terminal of this size and returns what it shows.
 func onTerminal(t *testing.T, rows, columns uint16, env []string, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("memestimate")
-	check(t, err)
+	must.OK(t, err)
 	term := newTerminal(t)
 	size := [4]uint16{rows, columns, 0, 0} // struct winsize
 	ioctl(t, term.slave, syscall.TIOCSWINSZ, unsafe.Pointer(&size))
@@ -145,7 +146,7 @@ func TestEveryAnswerFits(t *testing.T) {
 	t.Parallel()
 	for _, name := range models.Names() {
 		info, err := models.Info(name)
-		check(t, err)
+		must.OK(t, err)
 		form := name + ":" + info.Forms[len(info.Forms)-1] // what is exported without care has the most warnings
 		args := []string{form, "--gpu", "t4"}
 		if strings.Contains(info.Input, "batch") {

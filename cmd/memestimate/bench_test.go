@@ -18,6 +18,7 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // BenchmarkStart measures what a user waits for: from the start of the process to its
@@ -37,9 +38,7 @@ func BenchmarkStart(b *testing.B) {
 		build(resident, "./testdata/resident")
 	}
 	build(program+".linked", ".")
-	if err := install(program+".linked", program); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, install(program+".linked", program))
 	start := func(b *testing.B, args ...string) { start(b, resident, program, args...) }
 	big := filepath.Join(b.TempDir(), "big.onnx")
 	if err := writeBig(big, 50_000); err != nil {
@@ -52,19 +51,13 @@ func BenchmarkStart(b *testing.B) {
 	for _, name := range names {
 		paths[name] = filepath.Join(b.TempDir(), name+".onnx")
 		data, err := models.Open(name)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(paths[name], data, 0o644); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
+		must.Write(b, paths[name], data)
 		b.Run(name, func(b *testing.B) { start(b, name, "--batch", "32") })
 		b.Run(name+"-file", func(b *testing.B) { start(b, paths[name], "--batch", "32") })
 	}
 	long := filepath.Join(b.TempDir(), "long.onnx")
-	if err := writeLong(long, 200_000); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, writeLong(long, 200_000))
 	b.Run("200k-nodes", func(b *testing.B) { start(b, long, "--batch", "32") })
 }
 
@@ -84,13 +77,9 @@ func start(b *testing.B, resident, program string, args ...string) {
 	b.ReportMetric(float64(cpu.Microseconds())/1000/float64(b.N), "cpu-ms/op")
 	if runtime.GOOS == "linux" {
 		out, err := exec.Command(resident, append([]string{program}, args...)...).Output()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		kib, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		b.ReportMetric(float64(kib)*1024/1e6, "MB-resident")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // bombs are small files that claim, or unfold to, far more than they are.
@@ -21,17 +22,17 @@ func bombs(t *testing.T) map[string][]byte {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		_, err := z.Write(append([]byte(head), bytes.Repeat([]byte{fill}, n)...))
-		check(t, err)
-		check(t, z.Close())
+		must.OK(t, err)
+		must.OK(t, z.Close())
 		return b.Bytes()
 	}
 	var archive bytes.Buffer
 	z := zip.NewWriter(&archive)
 	w, err := z.Create("archive/data.pkl")
-	check(t, err)
+	must.OK(t, err)
 	_, err = w.Write(append([]byte("\x80\x02"), bytes.Repeat([]byte("]"), 32<<20)...))
-	check(t, err)
-	check(t, z.Close())
+	must.OK(t, err)
+	must.OK(t, z.Close())
 	return map[string][]byte{
 		"lists.pickle":       []byte("\x80\x02" + strings.Repeat("]", 3_000_000) + "."),
 		"tuples.pickle":      []byte("\x80\x02)" + strings.Repeat("\x85", 3_000_000) + "."),
@@ -48,7 +49,7 @@ func TestBombs(t *testing.T) {
 	dir := t.TempDir()
 	honest := filepath.Join(dir, "honest.onnx")
 	model, err := models.Open("conv_example")
-	check(t, err)
+	must.OK(t, err)
 	write(t, honest, string(model))
 	files := []string{honest + ".missing"}
 	if _, err := os.Stat("/dev/zero"); err == nil {

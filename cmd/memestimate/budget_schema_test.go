@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestBudgetSchema holds docs/schema/memestimate.schema.json, for editors, to the keys of budget files and to the flags
@@ -22,11 +23,11 @@ func TestBudgetSchema(t *testing.T) {
 	gpus := slices.DeleteFunc(gpuNames(), func(name string) bool { return name == "auto" })
 	s.Defs = map[string]*jsonschema.Schema{"settings": settingsSchema(), "gpu": enumOf(gpus)}
 	data, err := json.MarshalIndent(s, "", "  ")
-	check(t, err)
+	must.OK(t, err)
 	data = append(data, '\n')
 	const path = "../../docs/schema/memestimate.schema.json"
 	if *updateReadme {
-		check(t, os.WriteFile(path, data, 0o666))
+		must.OK(t, os.WriteFile(path, data, 0o666))
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%s is out of date: go test ./cmd/memestimate -run BudgetSchema -update-readme (%v)", path, err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What all layers put out, and what autograd saves, in bytes at batch 4, in exports that were made at another size: of
@@ -47,7 +48,7 @@ func TestOtherSizes(t *testing.T) {
 			}
 			Notes []struct{ Text string }
 		}
-		check(t, json.Unmarshal([]byte(stdout), &r))
+		must.OK(t, json.Unmarshal([]byte(stdout), &r))
 		for _, n := range r.Notes {
 			if strings.Contains(n.Text, "declares") {
 				t.Errorf("%q: %s", args, n.Text)
@@ -57,7 +58,7 @@ func TestOtherSizes(t *testing.T) {
 	}
 	for _, name := range models.Names() {
 		m, err := models.Info(name)
-		check(t, err)
+		must.OK(t, err)
 		want, ok := otherSizes[name]
 		if ok != slices.Contains(m.Sizes, "height") {
 			t.Errorf("%s: sizes %q, measured %v", name, m.Sizes, ok)
@@ -110,7 +111,7 @@ func TestOtherSequences(t *testing.T) {
 		{"--precision", "amp-bf16", "--mode", "infer"}}
 	for _, name := range models.Names() {
 		m, err := models.Info(name)
-		check(t, err)
+		must.OK(t, err)
 		want, ok := otherSequences[name]
 		if ok != slices.Contains(m.Sizes, "sequence") {
 			t.Errorf("%s: sizes %q, recorded %v", name, m.Sizes, ok)
@@ -130,7 +131,7 @@ func TestOtherSequences(t *testing.T) {
 					Allocated int64 `json:"allocated_bytes"`
 				}
 			}
-			check(t, json.Unmarshal([]byte(stdout), &r))
+			must.OK(t, json.Unmarshal([]byte(stdout), &r))
 			limit := 0.0035
 			if i%2 == 1 {
 				limit = 0.012

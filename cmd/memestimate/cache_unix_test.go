@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What is run from the cache is this user's: a folder that others may write into, or that another user made, is not
@@ -20,14 +22,14 @@ func TestCacheIsOwn(t *testing.T) {
 		t.Fatalf("the cache is %q, want %q", got, cache)
 	}
 	p, err := unpackPython(e)
-	check(t, err)
+	must.OK(t, err)
 	if filepath.Dir(filepath.Dir(p.folder)) != cache {
 		t.Errorf("the package is in %s", p.folder)
 	}
 	some := filepath.Join(p.folder, "memestimate", "__main__.py")
-	check(t, os.Remove(some))
+	must.OK(t, os.Remove(some))
 	again, err := unpackPython(e)
-	check(t, err)
+	must.OK(t, err)
 	if again.folder != p.folder || !exists(some) {
 		t.Errorf("%s is still missing, and the package is in %s", some, again.folder)
 	}
@@ -41,12 +43,12 @@ func TestCacheIsOwn(t *testing.T) {
 		})
 	}
 	for i, change := range others {
-		check(t, change())
+		must.OK(t, change())
 		if got := cacheFolder(e); got != "" {
 			t.Errorf("%d: the cache is %q", i, got)
 		}
 		p, err := unpackPython(e)
-		check(t, err)
+		must.OK(t, err)
 		if filepath.Dir(filepath.Dir(p.folder)) == cache {
 			t.Errorf("%d: the package is run from %s", i, p.folder)
 		}
@@ -61,7 +63,7 @@ func TestCacheIsOwn(t *testing.T) {
 func TestPipeForAConfiguration(t *testing.T) {
 	folder := t.TempDir()
 	for _, path := range []string{filepath.Join(folder, configurationName), filepath.Join(folder, "model.json")} {
-		check(t, syscall.Mkfifo(path, 0o600))
+		must.OK(t, syscall.Mkfifo(path, 0o600))
 	}
 	done := make(chan bool, 3)
 	go func() {

@@ -21,6 +21,7 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/race"
 )
 
@@ -178,10 +179,7 @@ func hostileFiles(t *testing.T) (names []string, files map[string][]byte) {
 		t.Fatalf("%d odd files: %v", len(odd), err)
 	}
 	for _, path := range odd {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, path)
 		files[filepath.Base(path)] = data
 		names = append(names, filepath.Base(path))
 	}
@@ -248,13 +246,8 @@ func newCatalogued(t *testing.T, program string) *catalogued {
 		newHeap()
 	}
 	honest, err := models.Open("conv_example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	recording, err := os.ReadFile(filepath.Join(recorded, "odd", "oomfrag.pickle"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	recording := must.Read(t, filepath.Join(recorded, "odd", "oomfrag.pickle"))
 	write(t, filepath.Join(c.dir, "honest.onnx"), string(honest))
 	write(t, filepath.Join(c.dir, "recorded.pickle"), string(recording))
 	return c
@@ -264,9 +257,7 @@ func newCatalogued(t *testing.T, program string) *catalogued {
 func (c *catalogued) file(t *testing.T, dir string) {
 	model := filepath.Join(dir, "model.onnx")
 	st, err := os.Stat(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	name := filepath.Base(dir)
 	var sizes []string
 	worst, bound := int64(0), memoryBase+memoryFactor*st.Size()
@@ -277,9 +268,7 @@ func (c *catalogued) file(t *testing.T, dir string) {
 	}
 	write(t, filepath.Join(dir, "budget.yaml"), "models: [model.onnx]\nlimits: {parameters: 1GiB}\n")
 	turn, err := strconv.Atoi(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	every := 24
 	if c.program != "" {
 		every = 48

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memestimate/memestimate/gate/forge"
 	"github.com/memestimate/memestimate/test/forgetest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const jobBudget = "settings: {batch: 256}\nlimits:\n  growth: 500%\nmodels: nets/*.onnx\n"
@@ -161,9 +162,7 @@ func TestErrorsAreSaid(t *testing.T) {
 		}, exitInput, "1 model could not be estimated", 4},
 		{"a size that is not given", budget("models: nets/*.onnx\n"), exitInput, "2 models could not be estimated", 1},
 		{"no repository", func(j *pullJob) []string {
-			if err := os.Rename(filepath.Join(j.dir, ".git"), filepath.Join(j.dir, "x")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Rename(filepath.Join(j.dir, ".git"), filepath.Join(j.dir, "x")))
 			return nil
 		}, exitInput, "the base that growth is measured from", 1},
 	}

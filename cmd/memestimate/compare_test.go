@@ -11,6 +11,7 @@ import (
 
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/snapshot/compare"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A recording of PyTorch's tutorial, resnet50 with one image: the prediction is close, and the
@@ -24,9 +25,7 @@ func TestCompareMeasured(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	var c compare.Comparison
-	if err := json.Unmarshal(out.Bytes(), &c); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(out.Bytes(), &c))
 	for _, d := range c.Peaks {
 		if off := math.Abs(float64(d.Difference)) / float64(d.Measured); off > 0.03 ||
 			d.Difference != d.Predicted-d.Measured {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const recordingHeader = `{"format": "memestimate-recording/1","producer":"x","torch":"2.11.0","python":"3.11.7","cudnn":91900,` +
@@ -65,22 +66,16 @@ func TestDeepStacksAreCut(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	info, err := os.Stat(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// a million frames of five bytes, and 64 a stack
 	if most := int64(5*manyFrames + 6*enoughFrames*deep + 24*b.Len()); info.Size() > most {
 		t.Errorf("a recording of %d bytes is a snapshot of %d, want %d at most", b.Len(), info.Size(), most)
 	}
 	in, err := os.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer in.Close()
 	s, err := snapshot.Read(in, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cut := 0
 	for i := range s.Frames {
 		if s.Frames[i].Name == "... more calls, left out" {

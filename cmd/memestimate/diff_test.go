@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 var update = flag.Bool("update", false, "write the expected results in testdata anew")
@@ -78,9 +78,7 @@ func editedNetworks(t *testing.T) (dir string) {
 		"renamed":  network("body", plain, 10),
 		"headless": network("features", plain, 0),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name+".onnx"), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, filepath.Join(dir, name+".onnx"), data)
 	}
 	return dir
 }
@@ -119,9 +117,7 @@ func TestDiffRows(t *testing.T) {
 				texts[format] = stdout
 			}
 			var d diff.Diff
-			if err := json.Unmarshal([]byte(texts["json"]), &d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(texts["json"]), &d))
 			if same := strings.Contains(tt.name, "identical") || strings.Contains(tt.name, "same"); d.Empty() != same {
 				t.Errorf("the diff is empty: %v, want %v", d.Empty(), same)
 			}
@@ -176,13 +172,8 @@ func TestDiffRevision(t *testing.T) {
 	git("init", "-q")
 	git("add", "base.onnx")
 	git("commit", "-qm", "base")
-	wide, err := os.ReadFile("widened.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("base.onnx", wide, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	wide := must.Read(t, "widened.onnx")
+	must.Write(t, "base.onnx", wide)
 	stdout, stderr, code := try(t, "diff", "git:HEAD:base.onnx", "base.onnx", "--batch", "8")
 	if code != exitOK || !strings.Contains(stdout, "layers: 4 changed, ") {
 		t.Errorf("code %d\n%s%s", code, stdout, stderr)

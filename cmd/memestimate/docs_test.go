@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // shownPages are the pages whose console examples are run.
@@ -36,10 +37,7 @@ func asShown(command string) (output []string, code int) {
 func TestDocs(t *testing.T) {
 	t.Chdir("../..") // where a reader tries them
 	for _, path := range shownPages {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, path)
 		lines := strings.Split(string(data), "\n")
 		examples := consoleExamples(lines)
 		if len(examples) == 0 {
@@ -60,9 +58,7 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s:%d: $ %s\n%s\nwant\n%s", path, x.line, x.command, strings.Join(got, "\n"), strings.Join(x.output, "\n"))
 		}
 		if *updateReadme {
-			if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Write(t, path, []byte(strings.Join(lines, "\n")))
 		}
 	}
 }
@@ -87,11 +83,11 @@ func renewed(shown, got []string) []string {
 // Every command line in the documentation has a command and flags that there are.
 func TestDocsCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
-	check(t, err)
+	must.OK(t, err)
 	lines := 0
 	for _, page := range append(pages, "../../README.md") {
 		data, err := os.ReadFile(page)
-		check(t, err)
+		must.OK(t, err)
 		blocks := append(fenced(string(data), "sh"), fenced(string(data), "console")...)
 		for _, m := range regexp.MustCompile("`(memestimate [^`\n]+)`").FindAllStringSubmatch(string(data), -1) {
 			blocks = append(blocks, m[1])
@@ -131,23 +127,15 @@ func TestDocsCommands(t *testing.T) {
 // The index has every page, and every link in the pages leads somewhere.
 func TestDocsIndex(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := os.ReadFile("../../docs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	index := must.Read(t, "../../docs/README.md")
 	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
 	for _, page := range append(pages, "../../README.md") {
 		name := filepath.Base(page)
 		if !bytes.Contains(index, []byte("("+name+")")) && name != "README.md" {
 			t.Errorf("docs/README.md does not name %s", name)
 		}
-		data, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, page)
 		for _, m := range link.FindAllSubmatch(data, -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(m[1]))); err != nil {
 				t.Errorf("%s: link to %s: %v", name, m[1], err)
@@ -171,10 +159,7 @@ func TestDocsPullRequests(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("no bash")
 	}
-	data, err := os.ReadFile("../../docs/pull-requests.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "../../docs/pull-requests.md")
 	page := string(data)
 	files := fenced(page, "yaml")
 	f, err := budget.Parse("memestimate.yaml", []byte(files[0]))

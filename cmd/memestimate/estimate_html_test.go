@@ -6,19 +6,16 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Blocks that one call makes share their lines: a recording of 2 MB has 600,000 blocks.
 func TestLinesAreShared(t *testing.T) {
 	in := resolve(filepath.Join("..", "..", "recording", "testdata", "net.b8.mrec"))
 	rec, err := in.recording(&env{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := estimate.Recorded(rec, estimate.Options{Step: &estimate.Step{Record: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	of, shared := about(r.Simulation), 0
 	first := map[string]*string{}
 	for block := range r.Simulation.Timeline().Blocks {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Guesses are weighed, each by another run, for those outputs that show them, and for no others.
@@ -16,9 +18,7 @@ func TestGuessesAreWeighedWhereShown(t *testing.T) {
 	e := &env{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard,
 		getenv: func(string) string { return "" }}
 	r, err := s.estimate(e, "table", resolve("resnet18"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, g := range r.Guesses {
 		if g.Made {
 			t.Errorf("%s is weighed for a table of layers", g.Name)

@@ -17,6 +17,7 @@ import (
 	"github.com/memestimate/memestimate/gate/forge"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/test/forgetest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // postingFaults are what may happen to the calls by which a comment is sent and a job's files are written.
@@ -55,9 +56,7 @@ const summaryBefore = "## an earlier step\n"
 func (p *posting) checkOut() {
 	p.Helper()
 	honest, err := models.Open("conv_example")
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.OK(p, err)
 	write(p.T, filepath.Join(p.dir, "conv.onnx"), string(honest))
 	write(p.T, filepath.Join(p.dir, "memestimate.yaml"), "models: [conv.onnx]\nlimits: {parameters: 1GiB}\n")
 	gitIn(p.T, p.dir, "init", "-q")
@@ -68,9 +67,7 @@ func (p *posting) checkOut() {
 // begin sets the job's files and the pull request back.
 func (p *posting) begin() {
 	p.Helper()
-	if err := os.RemoveAll(filepath.Join(p.dir, "outputs")); err != nil {
-		p.Fatal(err)
-	}
+	must.OK(p, os.RemoveAll(filepath.Join(p.dir, "outputs")))
 	write(p.T, filepath.Join(p.dir, "summary.md"), summaryBefore)
 	p.stub = forgetest.New(p.T)
 	p.stub.Login = "app[bot]"
@@ -150,10 +147,7 @@ func TestPostingUnderFaults(t *testing.T) {
 		log := p.dir + ".strace"
 		inject := fmt.Sprintf("%s:%s:when=%d", f.call, f.what, f.nth)
 		said, ok := p.post("strace", "-f", "-qq", "-o", log, "-e", "trace="+f.call, "-e", "inject="+inject)
-		traced, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		traced := must.Read(t, log)
 		if !cameAbout(string(traced), f) {
 			continue
 		}
@@ -197,9 +191,7 @@ func (p *posting) check(what, said string, ok, killed bool, want, summary, outpu
 		p.Errorf("under %s: the log tells the token: %s", what, said)
 	}
 	entries, err := os.ReadDir(p.dir)
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.OK(p, err)
 	for _, e := range entries {
 		switch e.Name() {
 		case ".git", "conv.onnx", "memestimate.yaml", "summary.md", "outputs":

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A fault is what strace does to a system call instead of, or before, carrying it out.
@@ -49,9 +50,7 @@ func faults() (all []fault) {
 func TestWritingUnderFaults(t *testing.T) {
 	program, dir := programForFaults(t), t.TempDir()
 	pickle, err := filepath.Abs(filepath.Join(recorded, "odd", "oomfrag.pickle"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	writers := [][]string{
 		{"conv_example", "--output", "FILE"}, {"conv_example", "--format", "html", "--output", "FILE"},
 		{"conv_example", "--snapshot", "FILE"}, {"snapshot", "show", pickle, "--format", "json", "--output", "FILE"},
@@ -60,9 +59,7 @@ func TestWritingUnderFaults(t *testing.T) {
 			"FILE"}, // a comment
 	}
 	honest, err := models.Open("conv_example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, filepath.Join(dir, "conv.onnx"), string(honest))
 	write(t, filepath.Join(dir, "budget.yaml"), "models: [conv.onnx]\nlimits: {parameters: 1GiB}\n")
 	most, err := strconv.Atoi(os.Getenv("MEMESTIMATE_MUTATIONS"))

@@ -12,6 +12,7 @@ import (
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // recordings are those in the repository that can be read.
@@ -32,9 +33,7 @@ func recordings(t *testing.T) map[string]*recording.Recording {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	if len(all) < 45 {
 		t.Fatalf("only %d recordings", len(all))
@@ -76,9 +75,7 @@ func TestEveryCardFitsAlike(t *testing.T) {
 		for _, g := range cards {
 			pairs++
 			on, err := estimate.On(simulate, estimate.Step{}, g, plain.Peak)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			limited := recorded(estimate.Step{GPU: g, Limited: true})
 			if limited.Retries > 0 {
 				retried++
@@ -109,17 +106,13 @@ func TestRetriesDoNotFit(t *testing.T) {
 	const path = "../../estimate/testdata/recordings/resnet18-train-fp32-adamw-b8.mrec"
 	rec := recordings(t)[path]
 	r, err := estimate.Recorded(rec, estimate.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const less = 1 // byte
 	g := gpu.Default()
 	g.ID, g.Memory = "short", r.Peak.Device-less
 	s := estimate.Step{GPU: g, Limited: true}
 	short, err := estimate.Recorded(rec, estimate.Options{Step: &s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if short.OOM != nil {
 		t.Fatalf("it runs out %d bytes short, and never retries", less)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What a large graph costs is the memory that is touched for it the first time: reading, shapes, layers and the table
@@ -20,9 +20,7 @@ import (
 func TestBytesANode(t *testing.T) {
 	const nodes = 20_000
 	long := filepath.Join(t.TempDir(), "long.onnx")
-	if err := writeLong(long, nodes); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, writeLong(long, nodes))
 	for _, c := range []struct {
 		name, path string
 		most       uint64
@@ -33,17 +31,11 @@ func TestBytesANode(t *testing.T) {
 	} {
 		table := func() {
 			m, err := onnxload.Open(c.path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer m.Close()
 			r, err := estimate.Run(m, estimate.Options{Name: "m", Batch: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := report.Text(io.Discard, r, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, report.Text(io.Discard, r, 0))
 		}
 		table() // tables of operators are made once
 		var before, after runtime.MemStats
@@ -60,9 +52,7 @@ func TestBytesANode(t *testing.T) {
 
 func writeGraph(t *testing.T, g Graph) string {
 	path := filepath.Join(t.TempDir(), "graph.onnx")
-	if err := os.WriteFile(path, Model{Graph: g, Producer: "pytorch"}.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, path, Model{Graph: g, Producer: "pytorch"}.Bytes())
 	return path
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A yard is a repository with one model under a growth limit, in which a test tries to get growth past the check.
@@ -28,10 +29,7 @@ func newYard(t *testing.T) *yard {
 	y := &yard{T: t, dir: t.TempDir(), env: map[string]string{}, nets: map[string][]byte{}}
 	from := editedNetworks(t)
 	for _, name := range []string{"base", "inserted", "widened"} {
-		data, err := os.ReadFile(filepath.Join(from, name+".onnx"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, filepath.Join(from, name+".onnx"))
 		y.nets[name] = data
 	}
 	y.git("init", "-q")

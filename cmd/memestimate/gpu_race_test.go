@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestManyLaunchers starts 100 launchers at once for 8 GPUs. No GPU has two jobs at once, all jobs run,
@@ -74,9 +76,9 @@ func TestKilledLaunchers(t *testing.T) {
 	if n := s.reserved(t); n != 0 {
 		t.Errorf("%d reservations are left", n)
 	}
-	check(t, s.job(1).Run())
+	must.OK(t, s.job(1).Run())
 	left, err := filepath.Glob(s.path("state", "*-*"))
-	check(t, err)
+	must.OK(t, err)
 	if len(left) > 1 { // the last job's own, which nobody has swept yet
 		t.Errorf("left behind: %q", left)
 	}
@@ -93,15 +95,15 @@ func TestManyUsers(t *testing.T) {
 	s := newSite(t, eightGPUs())
 	// written under that umask
 	for _, name := range []string{"job", "machine", "gpus", "memestimate", "driver/libnvidia-ml.so.1"} {
-		check(t, os.Chmod(s.path(name), 0o755))
+		must.OK(t, os.Chmod(s.path(name), 0o755))
 	}
 	for i := range 8 {
 		for _, part := range []string{"", ".1", ".2"} {
-			check(t, os.Chmod(s.path("gpus", fmt.Sprintf("GPU-%d%s", i, part)), 0o644))
+			must.OK(t, os.Chmod(s.path("gpus", fmt.Sprintf("GPU-%d%s", i, part)), 0o644))
 		}
 	}
-	check(t, os.Mkdir(s.path("shared"), 0o777))
-	check(t, os.Chmod(s.path("shared"), 0o777|os.ModeSticky))
+	must.OK(t, os.Mkdir(s.path("shared"), 0o777))
+	must.OK(t, os.Chmod(s.path("shared"), 0o777|os.ModeSticky))
 	s.env = append(s.env, "MEMESTIMATE_STATE_DIR="+s.path("shared", "state"))
 	as := func(c *exec.Cmd, user int) *exec.Cmd {
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
@@ -136,7 +138,7 @@ func TestManyUsers(t *testing.T) {
 	}
 	// One user's stale files are no other's trouble, and one's reservation is seen by all.
 	held := as(s.job(5000), 20000)
-	check(t, held.Start())
+	must.OK(t, held.Start())
 	defer held.Wait()
 	defer held.Process.Kill()
 	if !waitFor(func() bool { return s.reserved(t) == 1 }) {
@@ -185,7 +187,7 @@ func TestSignalsAtAnyTime(t *testing.T) {
 func TestWaitingCosts(t *testing.T) {
 	s := newSite(t, strings.Join(strings.SplitAfter(eightGPUs(), "\n")[:2], "")) // one GPU
 	holder := s.job(60_000)
-	check(t, holder.Start())
+	must.OK(t, holder.Start())
 	defer holder.Wait()
 	defer holder.Process.Kill()
 	if !waitFor(func() bool { return s.reserved(t) == 1 }) {
@@ -194,7 +196,7 @@ func TestWaitingCosts(t *testing.T) {
 	var waiters []*exec.Cmd
 	for range 2 {
 		c := s.job(1)
-		check(t, c.Start())
+		must.OK(t, c.Start())
 		defer c.Wait()
 		defer c.Process.Kill()
 		waiters = append(waiters, c)

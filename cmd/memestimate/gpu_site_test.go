@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/devices/fakenvml"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // waitFor waits until ok, at most two minutes.
@@ -89,32 +90,30 @@ func newSite(t *testing.T, machine string) *site {
 		t.Skip("starts many processes")
 	}
 	dir, err := os.MkdirTemp("", "memestimate-site")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &site{dir: dir, program: filepath.Join(dir, "memestimate")}
 	self, err := exec.LookPath("memestimate")
-	check(t, err)
+	must.OK(t, err)
 	program, err := os.ReadFile(self)
-	check(t, err)
+	must.OK(t, err)
 	writeProgram(t, s.program, program)
-	check(t, os.Chmod(dir, 0o755))
+	must.OK(t, os.Chmod(dir, 0o755))
 	if _, err := exec.LookPath("gcc"); err != nil {
 		lacking(t, "the fake driver and the job need a C compiler")
 	}
 	parts, err := compiled()
-	check(t, err)
-	check(t, os.Mkdir(s.path("driver"), 0o755))
-	check(t, os.WriteFile(s.path("driver", fakenvml.Library), parts.driver, 0o755))
+	must.OK(t, err)
+	must.OK(t, os.Mkdir(s.path("driver"), 0o755))
+	must.OK(t, os.WriteFile(s.path("driver", fakenvml.Library), parts.driver, 0o755))
 	writeProgram(t, s.path("job"), parts.job)
-	check(t, os.Chmod(s.path("driver"), 0o755)) // whatever the umask
-	check(t, os.Chmod(s.path("job"), 0o755))
-	check(t, os.WriteFile(s.path("machine"), []byte(machine), 0o644))
-	check(t, os.Mkdir(s.path("gpus"), 0o755))
+	must.OK(t, os.Chmod(s.path("driver"), 0o755)) // whatever the umask
+	must.OK(t, os.Chmod(s.path("job"), 0o755))
+	must.OK(t, os.WriteFile(s.path("machine"), []byte(machine), 0o644))
+	must.OK(t, os.Mkdir(s.path("gpus"), 0o755))
 	for i := range 8 {
 		for _, part := range []string{"", ".1", ".2"} {
-			check(t, os.WriteFile(s.path("gpus", fmt.Sprintf("GPU-%d%s", i, part)), nil, 0o644))
+			must.OK(t, os.WriteFile(s.path("gpus", fmt.Sprintf("GPU-%d%s", i, part)), nil, 0o644))
 		}
 	}
 	s.env = append(os.Environ(), "FAKE_NVML="+s.path("machine"), "LD_LIBRARY_PATH="+s.path("driver"),
@@ -155,7 +154,7 @@ func writeProgram(t *testing.T, to string, program []byte) {
 	t.Helper()
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	check(t, os.WriteFile(to, program, 0o755))
+	must.OK(t, os.WriteFile(to, program, 0o755))
 }
 
 func (s *site) path(elem ...string) string { return filepath.Join(append([]string{s.dir}, elem...)...) }
@@ -176,11 +175,11 @@ func (s *site) job(milliseconds int) *exec.Cmd {
 func (s *site) reserved(t *testing.T) int {
 	t.Helper()
 	out, err := s.command("devices", "--format", "json").Output()
-	check(t, err)
+	must.OK(t, err)
 	var list struct {
 		Devices []struct{ Reservations []struct{ ID string } }
 	}
-	check(t, json.Unmarshal(out, &list))
+	must.OK(t, json.Unmarshal(out, &list))
 	n := 0
 	for _, d := range list.Devices {
 		n += len(d.Reservations)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memestimate/memestimate/devices/fakenvml"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // buildDriver builds a fake driver into the new directory dir, which every user may enter.
@@ -23,10 +24,10 @@ func buildDriver(t *testing.T, dir string, defines ...string) {
 	if _, err := exec.LookPath("gcc"); err != nil && os.Getenv("CC") == "" {
 		t.Skip("the fake driver needs a C compiler")
 	}
-	check(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	_, err := fakenvml.Build(dir, defines...)
-	check(t, err)
-	check(t, os.Chmod(dir, 0o755)) // whatever the umask
+	must.OK(t, err)
+	must.OK(t, os.Chmod(dir, 0o755)) // whatever the umask
 }
 
 // TestGPUScripts runs the program against fake drivers: $new is one of today, $old one of before

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A terminal is a pseudo-terminal and what was written to it.
@@ -32,7 +34,7 @@ func newTerminal(t *testing.T) *terminal {
 	ioctl(t, master, syscall.TIOCSPTLCK, unsafe.Pointer(&unlock))
 	ioctl(t, master, syscall.TIOCGPTN, unsafe.Pointer(&number))
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	check(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { slave.Close() })
 	term := &terminal{master: master, slave: slave}
 	go func() {
@@ -75,7 +77,7 @@ func (m *terminal) start(t *testing.T, c *exec.Cmd) {
 	c.Stdin, c.Stdout, c.Stderr = m.slave, m.slave, m.slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	c.Env = append(c.Env, "TERM=xterm", "COLUMNS=")
-	check(t, c.Start())
+	must.OK(t, c.Start())
 }
 
 // TestWaitOnTerminal: the status is one line that goes away, ^C ends the wait, and the terminal
@@ -83,7 +85,7 @@ func (m *terminal) start(t *testing.T, c *exec.Cmd) {
 func TestWaitOnTerminal(t *testing.T) {
 	s := newSite(t, strings.SplitAfter(eightGPUs(), "\n")[1])
 	holder := s.job(60_000)
-	check(t, holder.Start())
+	must.OK(t, holder.Start())
 	defer holder.Wait()
 	defer holder.Process.Kill()
 	if !waitFor(func() bool { return s.reserved(t) == 1 }) {
@@ -97,7 +99,7 @@ func TestWaitOnTerminal(t *testing.T) {
 		t.Fatalf("no status: %q", term.text())
 	}
 	_, err := term.master.Write([]byte{3})
-	check(t, err)
+	must.OK(t, err)
 	waiter.Wait()
 	if code := exitCode(waiter); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
@@ -127,7 +129,7 @@ func TestTraceOnTerminal(t *testing.T) {
 		t.Fatalf("terminal shows %q", term.text())
 	}
 	_, err := term.master.Write([]byte{3})
-	check(t, err)
+	must.OK(t, err)
 	c.Wait()
 	if code := exitCode(c); code != 6 {
 		t.Errorf("exit code %d, want 6", code)
@@ -159,7 +161,7 @@ func TestNamespaces(t *testing.T) {
 	inside.Process.Kill()
 	inside.Wait()
 	outside := s.job(60_000)
-	check(t, outside.Start())
+	must.OK(t, outside.Start())
 	defer outside.Wait()
 	defer outside.Process.Kill()
 	if !waitFor(func() bool { return s.reserved(t) == 1 }) {
@@ -176,14 +178,14 @@ func TestNamespaces(t *testing.T) {
 // TestWidthOfTerminal: without COLUMNS the width is the terminal's own.
 func TestWidthOfTerminal(t *testing.T) {
 	program, err := exec.LookPath("memestimate")
-	check(t, err)
+	must.OK(t, err)
 	term := newTerminal(t)
 	size := [4]uint16{24, 52, 0, 0} // struct winsize: rows, columns
 	ioctl(t, term.slave, syscall.TIOCSWINSZ, unsafe.Pointer(&size))
 	c := exec.Command(program, "resnet18", "--batch", "2", "--full")
 	c.Env = os.Environ()
 	term.start(t, c)
-	check(t, c.Wait())
+	must.OK(t, c.Wait())
 	if !waitFor(func() bool { return strings.Contains(term.text(), "\r\nsafe ") }) {
 		t.Fatalf("terminal shows %q", term.text())
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A hint is the whole command: what else its command line needs is in it.
@@ -108,9 +110,7 @@ func TestVersionFlag(t *testing.T) {
 func TestNotesAreNeverNull(t *testing.T) {
 	stdout, _, _ := try(t, "swin_t", "--batch", "2", "--format", "json")
 	var r map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(stdout), &r))
 	if s := string(r["notes"]); !strings.HasPrefix(s, "[") {
 		t.Errorf("notes is %s, want a list", s)
 	}

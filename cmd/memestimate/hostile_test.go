@@ -19,6 +19,7 @@ import (
 	"github.com/memestimate/memestimate/gate/forge"
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // tricks are what a name may try to be in a terminal, a log, a table or a page.
@@ -108,9 +109,7 @@ func TestHostileModelInAPullRequest(t *testing.T) {
 		t.Fatal(err, out.Err)
 	}
 	for range 3 { // steps of a job add to one file
-		if err := c.publish(t.Context(), e, out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.publish(t.Context(), e, out))
 	}
 	data, err := os.ReadFile(summary)
 	if err != nil || len(data) > forge.MaxSummary || len(data) < forge.MaxComment {
@@ -191,9 +190,7 @@ func harmless(t *testing.T, markdown string) (tables int) {
 			}
 			return ast.WalkContinue, nil
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, line := range strings.Split(markdown, "\n") {
 		if strings.HasPrefix(line, "<!-- memestimate") && i != 0 {
 			t.Errorf("line %d is a marker", i+1)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const modulePath = "github.com/memestimate/memestimate"
@@ -68,9 +70,7 @@ var keepers = map[string]string{
 // TestImportArrows keeps the packages' imports pointing one way.
 func TestImportArrows(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, modulePath+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rules := map[string][]string{}
 	for line := range strings.Lines(strings.TrimSpace(arrows)) {
 		pkg, may, ok := strings.Cut(line, ":")
@@ -107,9 +107,7 @@ func TestImportArrows(t *testing.T) {
 // TestProgramStaysSmall has nobody who builds the program compile the adapter for onnx-go and what it needs.
 func TestProgramStaysSmall(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for pkg := range strings.Lines(string(out)) {
 		for _, not := range []string{modulePath + "/onnxload/onnxgo", "github.com/owulveryck", "gonum.org", "gorgonia.org"} {
 			if within(strings.TrimSpace(pkg), not) {
@@ -122,10 +120,7 @@ func TestProgramStaysSmall(t *testing.T) {
 // TestArchitectureNamesEveryPackage holds the table of docs/architecture.md to the packages that there are, those that
 // only tests use left out.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Read(t, "../../docs/architecture.md")
 	table, _, ok := strings.Cut(string(page), "\n## Finding things\n")
 	if !ok {
 		t.Fatal("docs/architecture.md has no section that ends the table of packages")
@@ -141,9 +136,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		}
 	}
 	out, err := exec.Command("go", "list", modulePath+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for path := range strings.Lines(string(out)) {
 		pkg := strings.TrimPrefix(strings.TrimSpace(path), modulePath+"/")
 		if within(pkg, "test") || strings.HasSuffix(pkg, "test") || pkg == "devices/fakenvml" || within(pkg, "report/web") {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,14 +9,12 @@ import (
 	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/budget"
 	"github.com/memestimate/memestimate/gate/diff"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // docs/json.md names every field of the JSON forms, and no form of which there is none.
 func TestJSONPage(t *testing.T) {
-	data, err := os.ReadFile("../../docs/json.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "../../docs/json.md")
 	page := string(data)
 	for _, v := range []any{estimate.Report{}, diff.Diff{}, estimate.Fitting{}, budget.Line{}} {
 		seen := map[reflect.Type]bool{}

@@ -24,6 +24,7 @@ import (
 	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/snapshot/compare"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // jsonForms are the forms of JSON that commands write: docs/schema/NAME.schema.json is made from the type.
@@ -61,11 +62,11 @@ func published(t *testing.T, name string) []byte {
 	t.Helper()
 	f := jsonForms[name]
 	device, err := infer.For[devices.DeviceJSON](&infer.ForOptions{TypeSchemas: otherwise})
-	check(t, err)
+	must.OK(t, err)
 	types := maps.Clone(otherwise)
 	types[reflect.TypeFor[devices.Device]()] = device
 	s, err := infer.ForType(reflect.TypeOf(f.value), &infer.ForOptions{TypeSchemas: types})
-	check(t, err)
+	must.OK(t, err)
 	extensible(s)
 	s.Schema, s.Title = "https://json-schema.org/draft/2020-12/schema", f.form
 	s.ID = "https://raw.githubusercontent.com/memestimate/memestimate/main/docs/schema/" + name + ".schema.json"
@@ -74,7 +75,7 @@ func published(t *testing.T, name string) []byte {
 		s.Properties["schema"] = &infer.Schema{Const: &form}
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
-	check(t, err)
+	must.OK(t, err)
 	return append(data, '\n')
 }
 
@@ -105,7 +106,7 @@ func TestSchemasPublished(t *testing.T) {
 		}
 		data, path := published(t, name), filepath.Join("../../docs/schema", name+".schema.json")
 		if *update {
-			check(t, os.WriteFile(path, data, 0o666))
+			must.OK(t, os.WriteFile(path, data, 0o666))
 		}
 		got, err := os.ReadFile(path)
 		if err != nil || !bytes.Equal(got, data) {
@@ -170,7 +171,7 @@ func TestOutputsAreValid(t *testing.T) {
 	write(t, filepath.Join(dir, "x.onnx"), "no model")
 	// stands in for a cluster
 	write(t, filepath.Join(dir, "sinfo"), "#!/bin/sh\necho 'gpu40|idle|all*|8|64000|gpu,vram40|gpu:a100-40:4'\n")
-	check(t, os.Chmod(filepath.Join(dir, "sinfo"), 0o777))
+	must.OK(t, os.Chmod(filepath.Join(dir, "sinfo"), 0o777))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	held := map[string]bool{}
 	message := filepath.Join(t.TempDir(), "message.txt")
@@ -221,9 +222,7 @@ func TestOutputsAreValid(t *testing.T) {
 			t.Errorf("%v: %v\n%.2000s", tt.args, err, data)
 		}
 		held[tt.form] = true
-		if err := keepOutput(tt.form, data); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, keepOutput(tt.form, data))
 	}
 	for name := range jsonForms {
 		file := validElsewhere[name]
@@ -232,7 +231,7 @@ func TestOutputsAreValid(t *testing.T) {
 		}
 		if file != "" {
 			text, err := os.ReadFile(file)
-			if check(t, err); !bytes.Contains(text, []byte("valid "+name)) &&
+			if must.OK(t, err); !bytes.Contains(text, []byte("valid "+name)) &&
 				!bytes.Contains(text, []byte(`holds("`+name+`"`)) && !bytes.Contains(text, []byte(name+".schema.json")) {
 				t.Errorf("%s holds nothing against the schema %s", file, name)
 			}

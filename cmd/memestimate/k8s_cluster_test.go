@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A podGroup is jobs that ask for the same, and where they must end up.
@@ -76,7 +78,7 @@ spec:
 			{"nominal", []string{"--need", "80GiB"}, 1, ""}, // an "80 GB" H100 has 79.65 GiB
 		})
 		out, err := k.kubectl("", "get", "resourceclaims", "-o", "json")
-		check(t, err)
+		must.OK(t, err)
 		var claims struct {
 			Items []struct {
 				Status struct {
@@ -88,7 +90,7 @@ spec:
 				}
 			}
 		}
-		check(t, json.Unmarshal([]byte(out), &claims))
+		must.OK(t, json.Unmarshal([]byte(out), &claims))
 		given := map[string]bool{}
 		for _, c := range claims.Items {
 			for _, d := range c.Status.Allocation.Devices.Results {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A controlPlane is Kubernetes without kubelets: etcd, the API server, the scheduler, and the controllers that make
@@ -29,7 +31,7 @@ func freePorts(t *testing.T, n int) []any {
 	var ports []any
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
+		must.OK(t, err)
 		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
@@ -44,7 +46,7 @@ func startKubernetes(t *testing.T) *controlPlane {
 		t.Fatal("KUBERNETES_BIN names no folder with kube-apiserver and the others: make kubernetes builds them")
 	}
 	program, err := exec.LookPath("memestimate")
-	check(t, err)
+	must.OK(t, err)
 	k := &controlPlane{t, t.TempDir(), program}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("KUBECONFIG", k.path("kubeconfig"))
@@ -93,10 +95,10 @@ func (k *controlPlane) start(name string, args ...string) {
 	t := k.t // which a subtest takes the place of later
 	t.Helper()
 	log, err := os.Create(k.path(name + ".log"))
-	check(t, err)
+	must.OK(t, err)
 	c := exec.Command(name, args...)
 	c.Stdout, c.Stderr = log, log
-	check(t, c.Start())
+	must.OK(t, c.Start())
 	t.Cleanup(func() {
 		c.Process.Signal(os.Interrupt)
 		patience := time.AfterFunc(5*time.Second, func() { c.Process.Kill() })

@@ -111,13 +111,6 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 	walk(rootCommand(&env{}, subcommands()))
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // lacking ends a test for want of a program: it is skipped, but not where CI has installed the program.
 func lacking(t *testing.T, what string) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // mutantCommands are what is asked of a mutant; MODEL is the mutant and ORIGINAL what it was made of.
@@ -34,14 +35,10 @@ func TestMutants(t *testing.T) {
 	var graphs [][]byte
 	for _, name := range models.Names() {
 		info, err := models.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, form := range info.Forms {
 			b, err := models.Open(name + ":" + form)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if len(b) < 300<<10 {
 				graphs = append(graphs, b)
 			}
@@ -70,9 +67,7 @@ func TestMutants(t *testing.T) {
 			mutant = mutant[:rng.IntN(len(mutant)+1)]
 		}
 		for name, data := range map[string][]byte{"MODEL": mutant, "ORIGINAL": graph} {
-			if err := os.WriteFile(paths[name], data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(paths[name], data, 0o600))
 		}
 		var args []string
 		for _, a := range mutantCommands[rng.IntN(len(mutantCommands))] {

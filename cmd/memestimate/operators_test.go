@@ -3,11 +3,11 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // docs/operators.md lists the operators that the tables have; -update-readme writes it anew.
@@ -27,14 +27,9 @@ The ONNX operators whose shapes are known, with the versions from which their ro
 		fmt.Fprintf(&want, "| %s | %s | %s |\n", cmp.Or(op.Domain, "ai.onnx"), op.Name, since)
 	}
 	if *updateReadme {
-		if err := os.WriteFile(path, []byte(want.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, path, []byte(want.String()))
 	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Read(t, path)
 	if string(got) != want.String() {
 		t.Errorf("%s is out of date: go test ./cmd/memestimate -run OperatorsPage -update-readme", path)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestWriteFileKeepsMode(t *testing.T) {
@@ -32,12 +33,8 @@ func TestWriteFileKeepsMode(t *testing.T) {
 		t.Skip("has no modes")
 	}
 	file := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeFile(file, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	must.OK(t, writeFile(file, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }))
 	st, err := os.Stat(file)
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v, want 0600", st.Mode(), err)
@@ -52,9 +49,7 @@ func TestWriteFileKeepsMode(t *testing.T) {
 func TestWriteFileThroughLinks(t *testing.T) {
 	dir := t.TempDir()
 	for _, l := range [][2]string{{"gone", "folder/new"}, {"folder/back", "../gone"}, {"loop", "loop"}} {
-		if err := os.MkdirAll(filepath.Join(dir, "folder"), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(dir, "folder"), 0o777))
 		if err := os.Symlink(l[1], filepath.Join(dir, l[0])); err != nil {
 			t.Skip(err)
 		}
@@ -64,9 +59,7 @@ func TestWriteFileThroughLinks(t *testing.T) {
 			_, err := io.WriteString(w, text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if data, err := os.ReadFile(filepath.Join(dir, "folder", "new")); err != nil || string(data) != text {
 			t.Errorf("%q, %v, want %q", data, err, text)
 		}
@@ -162,9 +155,7 @@ func TestEveryWriteIsChecked(t *testing.T) {
 func TestAsciiJSON(t *testing.T) {
 	for _, name := range []string{"plain", "del\x7f", "csi\u009b31m", "turned \u202e text", "层 𝛼", "a\\b\"c\n"} {
 		raw, err := json.Marshal(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		escaped := asciiJSON(string(raw))
 		var back string
 		if err := json.Unmarshal([]byte(escaped), &back); err != nil || back != name {

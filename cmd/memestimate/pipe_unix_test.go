@@ -5,10 +5,12 @@ package main
 import (
 	"syscall"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // makePipe makes a named pipe.
 func makePipe(t *testing.T, path string) {
 	t.Helper()
-	check(t, syscall.Mkfifo(path, 0o666))
+	must.OK(t, syscall.Mkfifo(path, 0o666))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/test/forgetest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A pullJob is a pull request as a runner of GitHub checks it out: one commit, the merge of its branch into a main
@@ -70,9 +71,7 @@ func newJob(t *testing.T, budget string) *pullJob {
 	data, err := json.Marshal(map[string]any{"repository": map[string]string{"default_branch": "main"},
 		"pull_request": map[string]any{
 			"number": 7, "head": map[string]string{"sha": j.head}, "base": map[string]string{"ref": "main", "sha": opened}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	write(t, event, string(data))
 	j.env = map[string]string{
 		"GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_REPOSITORY": "owner/repo", "GITHUB_REF": "refs/pull/7/merge",
@@ -89,9 +88,7 @@ func revision(t *testing.T, dir, rev string) string {
 	cmd := exec.Command("git", "rev-parse", rev)
 	cmd.Dir = dir
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimSpace(string(out))
 }
 

@@ -2,9 +2,10 @@ package main
 
 import (
 	"flag"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 var updateReadme = flag.Bool("update-readme", false, "write the outputs in README.md anew")
@@ -56,10 +57,7 @@ func matches(pattern, got []string) bool {
 
 // The README is short, and names every command.
 func TestReadmeNamesCommands(t *testing.T) {
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Read(t, readme)
 	if n := strings.Count(string(text), "\n"); n >= 120 {
 		t.Errorf("%s has %d lines", readme, n)
 	}

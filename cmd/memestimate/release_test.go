@@ -11,15 +11,14 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What the pages of a release's archive link to is in it, under the same path.
 func TestReleaseHasWhatItsPagesLinkTo(t *testing.T) {
 	const root = "../../"
-	data, err := os.ReadFile(root + ".goreleaser.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, root+".goreleaser.yaml")
 	var release struct {
 		Archives []struct{ Files []struct{ Src string } }
 	}
@@ -45,10 +44,7 @@ func TestReleaseHasWhatItsPagesLinkTo(t *testing.T) {
 		if !strings.HasSuffix(name, ".md") {
 			continue
 		}
-		page, err := os.ReadFile(root + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Read(t, root+name)
 		for _, m := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(string(page), -1) {
 			to, _, _ := strings.Cut(m[1], "#")
 			if to == "" || strings.Contains(to, "://") {
@@ -74,16 +70,11 @@ func TestReleaseHasWhatItsPagesLinkTo(t *testing.T) {
 
 // The Containerfile copies what there is and what is not ignored, from images with whole names.
 func TestContainerfile(t *testing.T) {
-	data, err := os.ReadFile("../../Containerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "../../Containerfile")
 	ignored := map[string]bool{}
 	for _, name := range []string{"../../.containerignore", "../../.dockerignore"} {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		lines := bufio.NewScanner(f)
 		n := 0
 		for lines.Scan() {

@@ -8,17 +8,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Every test that test/catalogue.md names is there, every row of its catalogue has one.
 func TestReliabilityPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(repository, "test", "catalogue.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Read(t, filepath.Join(repository, "test", "catalogue.md"))
 	there := map[string]bool{} // tests by name, and by package and name; scripts by file
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	err = filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -38,9 +37,7 @@ func TestReliabilityPage(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	named := regexp.MustCompile("`((?:\\w+\\.)?(?:Test|Fuzz)\\w+|[\\w-]+\\.txtar)`")
 	rows := map[int]bool{}
 	for line := range strings.Lines(string(page)) {

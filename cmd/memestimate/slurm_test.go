@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // slurmConf is a cluster of four nodes on this host, whose GPUs are null devices: a slurmd takes them without a driver.
@@ -74,25 +76,25 @@ func startSlurm(t *testing.T) (environ []string) {
 		}
 	}
 	dir, err := os.MkdirTemp("", "memestimate-slurm")
-	check(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	check(t, os.Chmod(dir, 0o755))
+	must.OK(t, os.Chmod(dir, 0o755))
 	path := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
 	for _, d := range []string{"state", "spool", "dev"} {
-		check(t, os.Mkdir(path(d), 0o755))
+		must.OK(t, os.Mkdir(path(d), 0o755))
 	}
 	for i := range 9 {
-		check(t, os.Symlink(os.DevNull, path("dev", fmt.Sprint("gpu", i))))
+		must.OK(t, os.Symlink(os.DevNull, path("dev", fmt.Sprint("gpu", i))))
 	}
 	base := 20000 + os.Getpid()%20000
-	check(t, os.WriteFile(path("slurm.conf"), fmt.Appendf(nil, slurmConf, dir, base, base+1, base+2, base+3, base+4),
+	must.OK(t, os.WriteFile(path("slurm.conf"), fmt.Appendf(nil, slurmConf, dir, base, base+1, base+2, base+3, base+4),
 		0o644))
-	check(t, os.WriteFile(path("gres.conf"), fmt.Appendf(nil, gresConf, dir), 0o644))
+	must.OK(t, os.WriteFile(path("gres.conf"), fmt.Appendf(nil, gresConf, dir), 0o644))
 	script, err := os.ReadFile("../../docs/cluster/job_submit.lua")
-	check(t, err)
-	check(t, os.WriteFile(path("job_submit.lua"), script, 0o644))
-	check(t, os.WriteFile(path("cgroup.conf"), []byte("CgroupPlugin=cgroup/v1\n"), 0o644))
-	check(t, os.WriteFile(path("munge.key"), bytes.Repeat([]byte{'k'}, 1024), 0o400))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(path("job_submit.lua"), script, 0o644))
+	must.OK(t, os.WriteFile(path("cgroup.conf"), []byte("CgroupPlugin=cgroup/v1\n"), 0o644))
+	must.OK(t, os.WriteFile(path("munge.key"), bytes.Repeat([]byte{'k'}, 1024), 0o400))
 	environ = append(os.Environ(), "SLURM_CONF="+path("slurm.conf"))
 	start := func(name string, args ...string) {
 		c := exec.Command(name, args...)
@@ -124,7 +126,7 @@ func startSlurm(t *testing.T) (environ []string) {
 		"--pid-file="+path("munged.pid"), "--log-file="+path("munged.log"), "--seed-file="+path("munge.seed"))
 	start("slurmctld", "-f", path("slurm.conf"))
 	for _, n := range slurmNodes {
-		check(t, os.MkdirAll(path("spool", n), 0o755))
+		must.OK(t, os.MkdirAll(path("spool", n), 0o755))
 		start("slurmd", "-N", n, "-f", path("slurm.conf"))
 	}
 	idle := waitFor(func() bool {
@@ -144,7 +146,7 @@ func startSlurm(t *testing.T) (environ []string) {
 func TestSlurm(t *testing.T) {
 	environ := startSlurm(t)
 	program, err := exec.LookPath("memestimate")
-	check(t, err)
+	must.OK(t, err)
 	out := t.TempDir()
 	command := func(args ...string) *exec.Cmd {
 		c := exec.Command(program, args...)
@@ -179,7 +181,7 @@ func TestSlurm(t *testing.T) {
 			s := sizes[i%len(sizes)]
 			wg.Go(func() {
 				request, err := command(append(append([]string{"slurm"}, s.model...), "--mem", "1GiB")...).Output()
-				check(t, err)
+				must.OK(t, err)
 				c := exec.Command("srun", append(strings.Fields(string(request)), "sh", "-c",
 					"sleep 0.3; echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")...)
 				c.Env, c.Dir = environ, out

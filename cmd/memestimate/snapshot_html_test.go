@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/report/page"
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What the page says of a predicted run is what the replay came to.
@@ -20,17 +21,11 @@ func TestPredictedRun(t *testing.T) {
 		}
 	}
 	s, err := readSnapshot(&env{}, pickle("resnet50_seed"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tl, err := s.Timeline(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := caching.Replay(tl, caching.Config{Record: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	run := page.Predicted("predicted", tl.Source(), r, nil)
 	var most, segments, used int64
 	for _, l := range run.Levels {
@@ -49,9 +44,7 @@ func TestPredictedRun(t *testing.T) {
 			r.PeakReserved, r.End)
 	}
 	measured, err := page.Recorded(s, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	measured.Name = "measured"
 	most = 0
 	for _, l := range measured.Levels {
@@ -61,9 +54,7 @@ func TestPredictedRun(t *testing.T) {
 		t.Errorf("the measured levels reach %d", most)
 	}
 	var html bytes.Buffer
-	if err := page.Write(&html, &page.Page{Title: "both", Runs: []page.Run{run, *measured}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, page.Write(&html, &page.Page{Title: "both", Runs: []page.Run{run, *measured}}))
 	if !strings.Contains(html.String(), "Differences by category") {
 		t.Error("two runs are not compared")
 	}

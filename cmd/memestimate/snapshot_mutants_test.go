@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // aloneEnv marks the process of a test that measures what its own process takes.
@@ -82,15 +84,10 @@ func pickles(t *testing.T) [][]byte {
 	paths, _ := filepath.Glob(pickle("*"))
 	more, _ := filepath.Glob(filepath.Join(recorded, "odd", "*.pickle"))
 	for _, p := range append(paths, more...) {
-		b, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Read(t, p)
 		if bytes.HasPrefix(b, []byte("\x1f\x8b")) {
 			z, err := gzip.NewReader(bytes.NewReader(b))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if b, err = io.ReadAll(z); err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // recorded is the folder of the recorded snapshots.
@@ -50,13 +51,8 @@ func TestSnapshotShowAndReplay(t *testing.T) {
 			MaxReserved  int64          `json:"max_memory_reserved"`
 			Actions      map[string]int `json:"actions"`
 		}
-		b, err := os.ReadFile(strings.TrimSuffix(p, ".pickle.gz") + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(b, &want); err != nil {
-			t.Fatal(err)
-		}
+		b := must.Read(t, strings.TrimSuffix(p, ".pickle.gz")+".json")
+		must.OK(t, json.Unmarshal(b, &want))
 		var show showJSON
 		callJSON(t, &show, p) // as "snapshot show" says it
 		if len(show.Devices) != 1 {
@@ -144,9 +140,7 @@ func TestSnapshotManyOOMs(t *testing.T) {
 		b.Event(0, snapshot.Event{Action: snapshot.OOM, Addr: 1 << 20, Size: 2 << 20, Stack: at, Note: b.Note("")}, 0)
 	}
 	var file bytes.Buffer
-	if err := snapshot.Write(&file, b.Snapshot()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snapshot.Write(&file, b.Snapshot()))
 	out, _ := call(t, file.Bytes(), exitOK, "snapshot", "show", "-")
 	if !strings.Contains(out, "and 499 times more at this place, until event 499") || strings.Count(out, "\n") > 60 {
 		t.Errorf("show says\n%s", out)
@@ -157,9 +151,7 @@ func TestSnapshotManyOOMs(t *testing.T) {
 func TestSnapshotErrors(t *testing.T) {
 	dir := t.TempDir()
 	evil := filepath.Join(dir, "evil.pickle")
-	if err := os.WriteFile(evil, []byte("\x80\x02cos\nsystem\nX\x02\x00\x00\x00lsR."), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(evil, []byte("\x80\x02cos\nsystem\nX\x02\x00\x00\x00lsR."), 0o600))
 	for _, c := range []struct {
 		code int
 		want string
@@ -182,10 +174,7 @@ func TestSnapshotErrors(t *testing.T) {
 			t.Errorf("%q: says %q, and prints %q; wanted %q", c.args, errs, out, c.want)
 		}
 	}
-	data, err := os.ReadFile(pickle("oom"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, pickle("oom"))
 	if out, _ := call(t, data, exitOK, "snapshot", "show", "-"); !strings.Contains(out, "1,404,043,264 B") {
 		t.Errorf("from standard input:\n%s", out)
 	}
@@ -195,20 +184,14 @@ func TestSnapshotErrors(t *testing.T) {
 // is left out.
 func TestSnapshotUnknownSettings(t *testing.T) {
 	f, err := os.Open(filepath.Join(recorded, "oom", "leak.pickle.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	s, err := snapshot.Read(f, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.Settings = []snapshot.Pair{{Key: snapshot.Value{Kind: snapshot.String, Text: "PYTORCH_CUDA_ALLOC_CONF"},
 		Value: snapshot.Value{Kind: snapshot.String, Text: "of_tomorrow:True"}}}
 	var file bytes.Buffer
-	if err := snapshot.Write(&file, s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snapshot.Write(&file, s))
 	out, _ := call(t, file.Bytes(), exitOK, "snapshot", "show", "-")
 	for _, want := range []string{"out of memory at event ", "cause: leak: ",
 		"  what would have helped was not tried by replay: its settings are not understood: ", `"of_tomorrow"`} {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // spellings are what users of PyTorch write, and what it means: the settings of the report as JSON, or the hint that
@@ -111,9 +113,9 @@ func TestSpellings(t *testing.T) {
 			continue
 		}
 		var whole map[string]any
-		check(t, json.Unmarshal([]byte(stdout), &whole))
+		must.OK(t, json.Unmarshal([]byte(stdout), &whole))
 		said, err := json.Marshal([]any{whole["settings"], whole["fits"]})
-		check(t, err)
+		must.OK(t, err)
 		if !strings.Contains(string(said), tt.want) {
 			t.Errorf("%s: %s, want %s", tt.args, said, tt.want)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/memestimate/memestimate/gate"
 	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What a budget file may say and may not, line by line: YES or NO, the file.
@@ -21,13 +21,8 @@ const spellingTable = "testdata/spellings.txt"
 // The parser of budget files takes these spellings and no others, and the JSON Schema that editors use no more than it.
 func TestSchemaAndParserAgree(t *testing.T) {
 	schema, err := jsonschema.NewCompiler().Compile("../../docs/schema/memestimate.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(spellingTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	data := must.Read(t, spellingTable)
 	n, proposed := 0, 0
 	for line := range strings.Lines(string(data)) {
 		want, text, ok := strings.Cut(strings.TrimSpace(line), " ")

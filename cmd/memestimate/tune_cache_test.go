@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A row of the table is made once for what decides it: the recording, the settings, the program.
@@ -55,12 +57,12 @@ func TestAnswersAreKept(t *testing.T) {
 		tuner := tuner{way: tuning{Batch: 1}}
 		cmd := &cobra.Command{Use: "memestimate"}
 		tuner.recorder.flags(cmd.Flags())
-		check(t, cmd.ParseFlags(flags))
+		must.OK(t, cmd.ParseFlags(flags))
 		err := tuner.firstAnswer(e, cmd, source{arg: "org/name", name: "name", file: file, made: true}, c)
 		return text.String(), err
 	}
 	wanted, err := ask("80")
-	check(t, err)
+	must.OK(t, err)
 	file = "gone.mrec"
 	if got, err := ask("80"); err != nil || got != wanted || !strings.Contains(got, "allocated") {
 		t.Errorf("told %q, %v, want %q", got, err, wanted)

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // gpuSeries is a line of dcgm-exporter.
@@ -38,7 +40,7 @@ func TestWhere(t *testing.T) {
 		lacking(t, "no Prometheus here")
 	}
 	program, err := exec.LookPath("memestimate")
-	check(t, err)
+	must.OK(t, err)
 	var metrics [2]atomic.Value // of two exporters
 	var targets []string
 	for i := range metrics {
@@ -56,15 +58,15 @@ func TestWhere(t *testing.T) {
 	}
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	must.OK(t, err)
 	address := l.Addr().String()
 	l.Close()
 	conf := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: dcgm\n  "+
 		"static_configs: [{targets: ['%s']}]\n", strings.Join(targets, "','"))
-	check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o666))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o666))
 	c := exec.Command(server, "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=error")
-	check(t, c.Start())
+	must.OK(t, c.Start())
 	defer c.Wait()
 	defer c.Process.Kill()
 	url := "http://" + address
@@ -130,8 +132,8 @@ func TestWhere(t *testing.T) {
 		}
 	}
 	answer, err := exec.Command(program, "where", "--prometheus", url, "--need", "1GiB", "--format", "json").Output()
-	check(t, err)
-	check(t, holds("where", answer))
+	must.OK(t, err)
+	must.OK(t, holds("where", answer))
 	out, code := where("--need", "1GiB", "--max-age", "1ns")
 	if code != exitNo || !strings.Contains(out, "the last sample is") {
 		t.Errorf("stale: exit code %d: %s", code, out)

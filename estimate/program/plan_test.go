@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // program is a stem, two numbered blocks of a layer each, and a head.
@@ -32,9 +34,7 @@ func TestFreeze(t *testing.T) {
 	} {
 		prog := prog2()
 		out, err := c.plan.Apply(prog)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for k, want := range c.frozen {
 			i := prog.State[k]
 			if out.Values[i].Frozen != want {
@@ -100,9 +100,7 @@ func TestGroups(t *testing.T) {
 			}
 		}
 		got, err := Plan{GPUs: 2, Parallel: FSDP, Shard: shard}.Apply(prog)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var groups []string
 		for _, g := range got.Groups {
 			var names []string

@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The fast path is nn.MultiheadAttention's, which takes queries, keys and values out of its projection by their index.
@@ -46,9 +47,7 @@ func TestFastPathOfIndexesAlone(t *testing.T) {
 		add(onnx.Op("Reshape", "joined flat", "f"), onnx.Op("MatMul", "f out.weight", "o"), onnx.Op("Add", "out.bias o", "s"))
 		turned("s", "y", 1, 0, 2)
 		p, err := recovertest.RecoveredAt(23, g, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		calls := recovertest.CallsOf(p)
 		if fast := strings.Contains(calls, "linear(x, in.weight"); fast == own {
 			t.Errorf("a program's own: %v; runs on the fast path: %v\n%s", own, fast, calls)

@@ -6,6 +6,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Stochastic depth is there in a training step only, as dropout is; other random numbers always are.
@@ -35,9 +36,7 @@ func TestStochasticDepth(t *testing.T) {
 			g := patternCase{inits: inits, nodes: append(draw[:len(draw):len(draw)], c.nodes...)}.graph()
 			for _, train := range []bool{true, false} {
 				p, err := recovertest.RecoveredFor(g, train)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				want := c.infer
 				if train {
 					want = c.train

@@ -10,15 +10,14 @@ import (
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // mustRecover is recovered for graphs that have to be understood, and it simulates a step of them.
 func mustRecover(t *testing.T, g onnx.Graph) *program.Program {
 	t.Helper()
 	p, err := recovertest.Recovered(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, o := range []torch.Options{{}, {Settings: torch.Settings{Precision: torch.AMPBF16}},
 		{Settings: torch.Settings{Precision: torch.FP16, ChannelsLast: true}}} {
 		if _, err := torch.Simulate(p, o); err != nil {
@@ -47,9 +46,7 @@ func TestOutputsThatNothingComputes(t *testing.T) {
 	for range g.Out {
 		g.Out = append(g.Out[1:], g.Out[0])
 		p, err := recovertest.Recovered(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(p.Outputs) != 5 {
 			t.Errorf("%d outputs, wanted 5", len(p.Outputs))
 		}
@@ -63,9 +60,7 @@ func TestOutputsThatNothingComputes(t *testing.T) {
 	}
 	g.Out = []onnx.Value{onnx.Float("x", 2, 3), onnx.Float("c", 4)}
 	p, err := recovertest.Recovered(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = torch.Simulate(p, torch.Options{Train: true})
 	if err == nil || !strings.Contains(err.Error(), "depends on no parameter") {
 		t.Errorf("training towards x: error %v", err)
@@ -80,9 +75,7 @@ func TestIntegerOutputHasNoGradient(t *testing.T) {
 			onnx.Op("ArgMax", "h", "y", onnx.A("axis", 1), onnx.A("keepdims", 0))},
 		Out: []onnx.Value{onnx.Val("y", onnxload.Int64, 2)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, loss := range torch.Losses {
 		_, err := torch.Simulate(p, torch.Options{Train: true, Settings: torch.Settings{Loss: loss}})
 		if loss == "none" {

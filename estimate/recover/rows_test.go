@@ -2,21 +2,18 @@ package recover_test
 
 import (
 	"math"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/recover"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A row names the inputs that ONNX gives its operator, in any of its versions. testdata/onnx-inputs.txt has them, as
 // scripts/onnx_inputs.py wrote them with ONNX 1.23.2: ! for an input that every node has, ? for one that may be left
 // out, + and * for any number of them from there on.
 func TestRowsNameONNXInputs(t *testing.T) {
-	data, err := os.ReadFile("testdata/onnx-inputs.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "testdata/onnx-inputs.txt")
 	seen := 0
 	for line := range strings.Lines(string(data)) {
 		words := strings.Fields(line)

@@ -8,6 +8,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // An export has one name for a weight that an embedding and a layer share. Module._apply moves it, and
@@ -46,9 +47,7 @@ func TestStateOrder(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := recovertest.Recovered(onnx.Graph{Inits: c.inits, Nodes: c.nodes,
 				In: []onnx.Value{onnx.Val("ids", onnxload.Int64, 2, 4)}, Out: []onnx.Value{{Name: "y"}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			names := func(ids []program.ValueID) (list []string) {
 				for _, v := range ids {
 					list = append(list, p.Values[v].Name)

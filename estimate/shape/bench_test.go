@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // BenchmarkInfer infers one model again and again. The file is loaded once.
@@ -28,15 +29,11 @@ func BenchmarkInfer(b *testing.B) {
 // BenchmarkLoadAndInfer reads the file as well, as the command does.
 func BenchmarkLoadAndInfer(b *testing.B) {
 	data, err := models.Open("swin_t:ts-train")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		if _, err := Infer(m, Options{Batch: 8}); err != nil {
 			b.Fatal(err)
 		}

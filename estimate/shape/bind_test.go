@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestBind(t *testing.T) {
@@ -92,9 +94,7 @@ func TestBind(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			wantTypes(t, r, c.want)
 			if notes := strings.Join(r.Notes, "\n"); c.notes == "" && notes != "" || !strings.Contains(notes, c.notes) {
 				t.Errorf("notes are %q, want %q", notes, c.notes)

@@ -8,15 +8,14 @@ import (
 
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // exports calls f with every built-in model in every form.
 func exports(t *testing.T, f func(t *testing.T, name string, m *onnxload.Model)) {
 	for _, base := range models.Names() {
 		info, err := models.Info(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, form := range info.Forms {
 			name := base + ":" + form
 			t.Run(name, func(t *testing.T) { f(t, name, openModel(t, name)) })
@@ -27,13 +26,9 @@ func exports(t *testing.T, f func(t *testing.T, name string, m *onnxload.Model))
 func openModel(t testing.TB, name string) *onnxload.Model {
 	t.Helper()
 	data, err := models.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -46,9 +41,7 @@ func TestExportsWithBatchAlone(t *testing.T) {
 			opt.Batch = 0 // its sizes are all fixed
 		}
 		r, err := Infer(m, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		open := 0
 		for i := 1; i < len(m.Values); i++ {
 			typ := r.Type(onnxload.ValueID(i))
@@ -101,9 +94,7 @@ func TestExportsAgreeWithTheirValueInfo(t *testing.T) {
 		}
 		for _, batch := range []int64{0, 3} {
 			r, err := Infer(m, Options{Batch: batch, IgnoreDeclared: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			bad := 0
 			for i := range m.Values {
 				decl := m.Values[i].Type()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // tryInfer infers m and turns a panic into an error that says where it came from.
@@ -89,9 +90,7 @@ func checkResult(r *Result) (wrong []string) {
 // and bored people do, and infers what comes out.
 func TestHostileGraphs(t *testing.T) {
 	tests, err := nodeTests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rounds := 20
 	if testing.Short() {
 		rounds = 3
@@ -101,9 +100,7 @@ func TestHostileGraphs(t *testing.T) {
 	for i, test := range tests {
 		for round := range rounds {
 			m, err := onnxload.Read(bytes.NewReader(test.data), int64(len(test.data)), onnxload.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			rng := rand.New(rand.NewPCG(uint64(i), uint64(round)))
 			what := ""
 			for range 1 + round%2 {

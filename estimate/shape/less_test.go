@@ -3,7 +3,6 @@ package shape
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,22 +10,19 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestLessIsNeverWrong takes what the operator tests say of their inputs away, one statement at a time: a rank, a
 // size, a value. Inference then says less, or the same, but nothing else and no error.
 func TestLessIsNeverWrong(t *testing.T) {
 	tests, err := nodeTests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	variants, said, unsaid := 0, 0, 0
 	for _, test := range tests {
 		read := func() *onnxload.Model {
 			m, err := onnxload.Read(bytes.NewReader(test.data), int64(len(test.data)), onnxload.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return m
 		}
 		m := read()
@@ -146,10 +142,7 @@ func TestLessOfLines(t *testing.T) {
 	}
 	variants := 0
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, file)
 		for line := range strings.Lines(string(data)) {
 			line = strings.TrimSpace(line)
 			words, err := splitLine(line)

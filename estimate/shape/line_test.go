@@ -3,7 +3,6 @@ package shape
 import (
 	"bufio"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The rows are tested by lines in testdata/ops/*.txt, one file a family. A line is an
@@ -47,10 +47,7 @@ func TestLines(t *testing.T) {
 	}
 	covered := map[*op]bool{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, file)
 		s := bufio.NewScanner(strings.NewReader(string(data)))
 		for no := 1; s.Scan(); no++ {
 			line := strings.TrimSpace(s.Text())

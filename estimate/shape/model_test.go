@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // parseModel builds a model from text, one line a statement:
@@ -39,9 +40,7 @@ func parseModel(t testing.TB, text string) *onnxload.Model {
 	g := m.Graph
 	for _, line := range strings.Split(text, "\n") {
 		words, err := splitLine(strings.TrimSpace(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(words) == 0 {
 			continue
 		}
@@ -146,8 +145,6 @@ func wantTypes(t testing.TB, r *Result, want string) {
 func mustInfer(t testing.TB, text string, opt Options) *Result {
 	t.Helper()
 	r, err := Infer(parseModel(t, text), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A nodeTest is one of ONNX's own operator tests.
@@ -169,9 +170,7 @@ func withoutRow(domain, name string) bool {
 // are open in just the dimensions concerned, with a limit where there is one.
 func TestOnnxNodes(t *testing.T) {
 	tests, err := nodeTests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	exact, open, unknown := 0, 0, 0
 	for _, test := range tests {
 		kind, data := dependsOnData[test.name]

@@ -3,10 +3,11 @@ package shape
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestNonsense changes the lines of testdata/ops at random: inputs get other types or go
@@ -34,10 +35,7 @@ func TestNonsense(t *testing.T) {
 	}
 	ran := 0
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, file)
 		for _, line := range strings.Split(string(data), "\n") {
 			words, err := splitLine(strings.TrimSpace(line))
 			if err != nil || len(words) < 3 || words[0][0] == '#' || words[1] == "see" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestRoomsAreWellFormed(t *testing.T) {
@@ -68,9 +69,7 @@ func TestNewerOpsetIsNoted(t *testing.T) {
 	m.Opsets = map[string]int64{"": 99}
 	m.Graph.Nodes[0].Version = 99
 	r, err := Infer(m, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wantTypes(t, r, "y:2,3")
 	if len(r.Notes) != 1 || r.Notes[0] != "opset 99 is newer than 28, whose rules are applied" {
 		t.Errorf("notes are %q", r.Notes)

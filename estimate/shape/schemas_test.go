@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A schema is one version of an operator as ONNX's documents have it.
@@ -126,9 +127,7 @@ func withDefaults(n *onnxload.Node, s *schema, f func(change string)) {
 // attributes' defaults are written out or not.
 func TestSchemas(t *testing.T) {
 	schemas, err := readSchemas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	versions := 0
 	for k, vs := range schemas {
 		for _, s := range vs {
@@ -143,14 +142,10 @@ func TestSchemas(t *testing.T) {
 	}
 	changes := 0
 	tests, err := nodeTests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, test := range tests {
 		m, err := onnxload.Read(bytes.NewReader(test.data), int64(len(test.data)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := describe(m)
 		for i := range m.Graph.Nodes {
 			n := &m.Graph.Nodes[i]
@@ -167,23 +162,16 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("testdata/ops/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, file)
 		for line := range strings.Lines(string(data)) {
 			words, err := splitLine(strings.TrimSpace(line))
 			if err != nil || len(words) < 3 || words[0][0] == '#' || words[1] == "see" {
 				continue
 			}
 			l, err := parseLine(words)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s := schemaAt(schemas[opKey{l.node.Domain, l.node.Op}], l.node.Version)
 			if s == nil {
 				continue

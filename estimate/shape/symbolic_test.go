@@ -1,11 +1,12 @@
 package shape
 
 import (
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestSymbolsAgreeWithNumbers puts a symbol in the place of every size in the inputs of the
@@ -18,10 +19,7 @@ func TestSymbolsAgreeWithNumbers(t *testing.T) {
 	}
 	known, unknown := 0, 0
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Read(t, file)
 		for no, line := range strings.Split(string(data), "\n") {
 			words, err := splitLine(strings.TrimSpace(line))
 			if err != nil || len(words) < 3 || words[0][0] == '#' || words[1] == "see" || strings.Contains(line, "-> error") {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // twoHeads is a linear layer, whose rectified result is the first output, and a second one on that.
@@ -61,9 +62,7 @@ func TestEveryHeadTrains(t *testing.T) {
 		p := twoHeads()
 		p.Without = map[string]bool{EveryHead: first}
 		run, err := Simulate(p, Options{Train: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		saved[first] = run.Saved
 		if got := len(run.Guesses); (got == 1) == first {
 			t.Errorf("the first output alone %v: %d guesses", first, got)
@@ -80,9 +79,7 @@ func TestEveryHeadTrains(t *testing.T) {
 // The loss is of the output that can be trained, wherever it stands: here a chosen class comes first.
 func TestLossOfWhatHasGradient(t *testing.T) {
 	alone, err := Simulate(twoHeads(), Options{Train: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, without := range []bool{false, true} {
 		p := twoHeads()
 		p.Without = map[string]bool{EveryHead: without}
@@ -92,9 +89,7 @@ func TestLossOfWhatHasGradient(t *testing.T) {
 		p.Origins = len(p.Calls)
 		p.Outputs = append([]program.ValueID{class}, p.Outputs...)
 		run, err := Simulate(p, Options{Train: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if run.Loss != alone.Loss || run.Saved == 0 {
 			t.Errorf("every head left out %v: loss %s, %d bytes saved", without, run.Loss, run.Saved)
 		}

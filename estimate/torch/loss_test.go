@@ -7,6 +7,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The criterion that a language model's graph calls for, with logits that are capped and without.
@@ -33,9 +34,7 @@ func TestLossOfLanguageModels(t *testing.T) {
 				1), recovertest.F32s("cap", 30)},
 			Nodes: append([]onnx.Node{onnx.Op("Gather", "e.weight ids", "h")}, c.nodes...), Out: []onnx.Value{{Name: "y"}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := autoLoss(p, p.Outputs[0], []int64{2, 6, 50}); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
 		}
@@ -65,9 +64,7 @@ func TestLossOfDetectors(t *testing.T) {
 				onnx.Int64s("flat", 2, 6, -1)},
 			Nodes: append(c.nodes[1:], c.nodes[0]), Out: []onnx.Value{{Name: "y"}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := autoLoss(p, p.Outputs[0], c.shape); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
 		}

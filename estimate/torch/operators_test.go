@@ -3,12 +3,12 @@ package torch
 import (
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -229,9 +229,7 @@ func TestOperators(t *testing.T) {
 		t.Errorf("only %.2f %% of the %d passes of convolutions have a workspace within a tenth", 100*s.passes, s.spaces)
 	}
 	if *writeOperators {
-		if err := os.WriteFile("testdata/operators.md", []byte(s.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, "testdata/operators.md", []byte(s.text))
 	}
 	t.Log("\n" + s.text)
 }

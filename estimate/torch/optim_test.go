@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -54,9 +55,7 @@ func TestOptimizers(t *testing.T) {
 			}
 			params := l.parameters(dtype, c.Shape...)
 			o, err := l.r.newOptimizer(params)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			step := func(want []int64, cut bool) {
 				t.Helper()
 				l.r.step++
@@ -146,9 +145,7 @@ func TestOptimizerPeaks(t *testing.T) {
 		params := l.parameters(f32, 1<<20)
 		from := l.r.log.Len()
 		o, err := l.r.newOptimizer(params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		held, first, later := int64(0), int64(0), int64(0)
 		for l.r.step = 1; l.r.step <= 7; l.r.step++ {
 			before := held

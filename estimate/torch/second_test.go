@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The passes of later steps are made of the first one's where nothing else differs, and are then what simulating them
@@ -54,12 +55,8 @@ func TestSecondPass(t *testing.T) {
 func trained(t *testing.T, p *program.Program, opts Options) *run {
 	t.Helper()
 	r, err := newRun(p, &opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	values, params := r.load()
-	if err := r.train(values, params); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.train(values, params))
 	return r
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A model with a layer of 3 x 3 elements of its own and two wrapped layers, of 5 x 3 and 3 x 5, on two ranks: their
@@ -29,9 +30,7 @@ func TestShardsAreGatheredInOrder(t *testing.T) {
 		run, err := Simulate(threeLayers(), Options{
 			Settings: Settings{Optimizer: "sgd"}, Train: true, Shards: c.shards, Steps: 2, EveryStep: true,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var gathered, parts []int64
 		scattered, whole, loaded := int64(0), int64(0), int64(0)
 		gone := map[int32]bool{}

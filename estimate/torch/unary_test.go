@@ -2,7 +2,6 @@ package torch
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/estimate/shape"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestUnaryNodes holds every ONNX operator that becomes one PyTorch call of one tensor to its line in
@@ -20,10 +20,7 @@ import (
 // is the call, which of its argument and result live on for backward once the program has dropped both, and how many
 // tensors backward asks for. An operator without a line fails, and so does one whose call has no row.
 func TestUnaryNodes(t *testing.T) {
-	data, err := os.ReadFile("testdata/unary.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "testdata/unary.txt")
 	lines := map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		op, cost, ok := strings.Cut(strings.TrimSpace(line), ": ")

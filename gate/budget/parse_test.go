@@ -11,6 +11,7 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/gate/diff"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 var update = flag.Bool("update", false, "write the schema and the table of keys anew")
@@ -42,9 +43,7 @@ models:
 
 func TestParse(t *testing.T) {
 	f, err := Parse("memestimate.yaml", []byte(everything))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if f.Base != (Value{"origin/main", 2}) || len(f.Models) != 2 {
 		t.Fatalf("%+v", f)
 	}

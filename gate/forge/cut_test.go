@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/test/forgetest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A wire passes bytes on to a server until so many have gone one way, and cuts the connection there.
@@ -22,9 +23,7 @@ type wire struct {
 
 func newWire(t *testing.T, to string, answer bool, after int64, dead bool) *wire {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := &wire{url: "http://" + l.Addr().String(), answer: answer, dead: dead}
 	w.left.Store(after)
 	go func() {
@@ -152,8 +151,6 @@ func job(t *testing.T, c *Client, host string) *Thread {
 		return threads(t, c)[host]
 	}
 	hub, err := GitHub(c, Pull{"owner", "repo", 7}, "", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return hub
 }

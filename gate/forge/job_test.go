@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 const (
@@ -71,9 +73,7 @@ func TestCurrentJob(t *testing.T) {
 		{"a service that is said to be none", map[string]string{"CI": "false", "BUILD_NUMBER": "7"}, "", Job{}, ""},
 		{"nowhere", nil, "", Job{}, ""},
 	} {
-		if err := os.WriteFile(event, []byte(tt.json), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, event, []byte(tt.json))
 		got, err := CurrentJob(func(name string) string { return tt.env[name] })
 		if tt.err != "" {
 			if err == nil || !strings.HasPrefix(err.Error(), tt.err) {
@@ -128,12 +128,8 @@ func TestConnect(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "summary.md")
-	if err := AppendSummary(path, "one\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := AppendSummary(path, strings.Repeat("0123456789\n", MaxSummary/11+1)+"\xff"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, AppendSummary(path, "one\n"))
+	must.OK(t, AppendSummary(path, strings.Repeat("0123456789\n", MaxSummary/11+1)+"\xff"))
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) > MaxSummary || !strings.HasPrefix(string(data), "one\n0123456789\n") ||
 		!strings.HasSuffix(string(data), "9\n") {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/test/forgetest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func client(api string) *Client {
@@ -22,15 +23,11 @@ func client(api string) *Client {
 func threads(t *testing.T, c *Client) map[string]*Thread {
 	t.Helper()
 	hub, err := GitHub(c, Pull{"owner", "repo", 7}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other := *c
 	lab, err := GitLab(&other, MergeRequest{Project: "42", Number: 7,
 		Address: "https://gitlab.example/o/r/-/merge_requests/7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return map[string]*Thread{OnGitHub: hub, OnGitLab: lab}
 }
 
@@ -93,9 +90,7 @@ func TestUpsertKnowsItself(t *testing.T) {
 		s.Login, s.Mute = tt.login, tt.mute
 		s.Add(forgetest.Comment{Body: Marker("") + "\r\nold", Login: tt.login})
 		to, err := GitHub(client(s.URL), Pull{"owner", "repo", 7}, "", tt.actions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if done, err := upsert(t, to, "new"); err != nil || done != tt.want || len(s.Comments()) != 1 {
 			t.Errorf("%+v: %s, %v, %v", tt, done, err, s.Comments())
 		}

@@ -1,11 +1,12 @@
 package git
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A site is an origin with a branch that went on after another parted from it, and the host's merge of both.
@@ -37,9 +38,7 @@ func newSite(t *testing.T) *site {
 	s.git(s.origin, "init", "-q")
 	s.git(s.origin, "config", "uploadpack.allowAnySHA1InWant", "true")
 	commit := func(file string) string {
-		if err := os.WriteFile(filepath.Join(s.origin, file), []byte(file), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, filepath.Join(s.origin, file), []byte(file))
 		s.git(s.origin, "add", ".")
 		s.git(s.origin, "commit", "-qm", file)
 		return s.git(s.origin, "rev-parse", "HEAD")
@@ -189,9 +188,7 @@ func TestCommitOfOddBranches(t *testing.T) {
 	s.git(dir, "commit", "-qm", "of our own", "--allow-empty")
 	own := s.git(dir, "rev-parse", "HEAD")
 	r, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for rev, want := range map[string]string{"HEAD": own, "@": own, "HEAD~1": s.main, "HEAD^": s.main, "HEAD@{0}": own,
 		"origin/main": s.main, "refs/remotes/origin/main": s.main, "origin/topic": s.head, s.start: s.start} {
 		if got, err := r.Commit(rev); err != nil || got != want {
@@ -235,9 +232,7 @@ func TestOpenBare(t *testing.T) {
 	}
 	t.Setenv("GIT_DIR", dir)
 	r, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got, err := r.Commit("main"); err != nil || got != s.main {
 		t.Errorf("main is %s, %v, want %s", got, err, s.main)
 	}

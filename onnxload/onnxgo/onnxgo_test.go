@@ -9,20 +9,20 @@ import (
 	"strings"
 	"testing"
 
+	onnx "github.com/owulveryck/onnx-go"
+	"github.com/owulveryck/onnx-go/backend/simple"
+
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxgo"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
-	onnx "github.com/owulveryck/onnx-go"
-	"github.com/owulveryck/onnx-go/backend/simple"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func read(t *testing.T, b []byte) *onnxload.Model {
 	t.Helper()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -74,15 +74,11 @@ func TestBackend(t *testing.T) {
 	want := outline(read(t, data))
 	b := onnxgo.New(true)
 	om := onnx.NewModel(b)
-	if err := onnxgo.Decode(om, data); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, onnxgo.Decode(om, data))
 	batch := onnxload.Type{Kind: onnxload.TensorType, Elem: onnxload.Float32, HasRank: true,
 		Dims: []onnxload.Dim{{Param: "n"}, {Known: true, Size: 3}}}
 	m, err := b.Model(om, onnxgo.Options{Path: "p", Opset: 9, Types: map[string]onnxload.Type{"x": batch}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := outline(m); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -103,9 +99,7 @@ func TestBackend(t *testing.T) {
 func TestBackendWithoutTensors(t *testing.T) {
 	b := onnxgo.New(false)
 	om := onnx.NewModel(b)
-	if err := onnxgo.Decode(om, plain.Bytes()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, onnxgo.Decode(om, plain.Bytes()))
 	if _, err := b.Model(om, onnxgo.Options{}); err == nil || !strings.Contains(err.Error(), "Opset") {
 		t.Errorf("no operator set: %v", err)
 	}
@@ -115,9 +109,7 @@ func TestBackendWithoutTensors(t *testing.T) {
 	w := onnxload.Type{Kind: onnxload.TensorType, Elem: onnxload.Float16, HasRank: true,
 		Dims: []onnxload.Dim{{Known: true, Size: 2}, {Known: true, Size: 4}}}
 	m, err := b.Model(om, onnxgo.Options{Opset: 9, Types: map[string]onnxload.Type{"w": w}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if n, err := m.Values[m.Graph.Inits[0]].Init.Bytes(); err != nil || n != 16 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
@@ -135,9 +127,7 @@ func TestTee(t *testing.T) {
 	dst := simple.NewSimpleGraph()
 	b := onnxgo.Tee(dst)
 	om := onnx.NewModel(b)
-	if err := onnxgo.Decode(om, data); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, onnxgo.Decode(om, data))
 	if n := len(slices.Collect(func(yield func(int64) bool) {
 		for ns := dst.Nodes(); ns.Next(); {
 			if !yield(ns.Node().ID()) {
@@ -150,9 +140,7 @@ func TestTee(t *testing.T) {
 	two := onnxload.Type{Kind: onnxload.TensorType, Elem: onnxload.Float32, HasRank: true,
 		Dims: []onnxload.Dim{{Known: true, Size: 2}}}
 	m, err := b.Model(om, onnxgo.Options{Opset: 9, Types: map[string]onnxload.Type{"x": two, "b": two}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got, want := outline(m), outline(read(t, data)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -205,15 +193,11 @@ func TestSameGraph(t *testing.T) {
 	}
 	for _, name := range models.Names() {
 		data, err := models.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		check(name, data)
 	}
 	err := Archives(filepath.Join("..", "..", "estimate", "shape", "testdata", "onnx-nodes*.tar.gz"), check)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%d nodes in %d files agree; %d files are refused", nodes, files, refused)
 	if files < 1_000 || nodes < 10_000 {
 		t.Errorf("%d nodes in %d files compared, want more", nodes, files)

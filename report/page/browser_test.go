@@ -22,6 +22,7 @@ import (
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/simulate/timeline"
 	"github.com/memestimate/memestimate/test/chromium"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // A tab is a page in a browser, with all it complained about and asked for.
@@ -37,13 +38,9 @@ func open(t testing.TB, p *Page, width, height int64) *tab {
 	t.Helper()
 	exe := chromium.Path(t)
 	var html bytes.Buffer
-	if err := Write(&html, p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Write(&html, p))
 	path := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(path, html.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, html.Bytes(), 0o600))
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox,
 		chromedp.Flag("disable-dev-shm-usage", true))
 	alloc, cancelAlloc := chromedp.NewExecAllocator(context.Background(), opts...)
@@ -68,9 +65,7 @@ func open(t testing.TB, p *Page, width, height int64) *tab {
 			b.requests = append(b.requests, e.Request.URL)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := chromedp.Call(ctx, performance.Enable,
 		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
 		t.Fatal(err)
@@ -92,9 +87,7 @@ func open(t testing.TB, p *Page, width, height int64) *tab {
 func (b *tab) work(t testing.TB) float64 {
 	t.Helper()
 	r, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, m := range r.Metrics {
 		if m.Name == "TaskDuration" {
 			return 1000 * m.Value
@@ -116,9 +109,7 @@ func eval[T any](t testing.TB, b *tab, js string, opts ...chromedp.EvaluateOptio
 
 func (b *tab) do(t testing.TB, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	if err := chromedp.Do(b.ctx, steps...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, chromedp.Do(b.ctx, steps...))
 }
 
 // quiet wants no complaint of the browser, and no request but the page's own.
@@ -140,13 +131,9 @@ func (b *tab) quiet(t testing.TB) {
 func (b *tab) view(t testing.TB, name string) {
 	t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if dir := os.Getenv("SCREENSHOTS"); dir != "" {
-		if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
 	}
 }
 
@@ -154,16 +141,12 @@ func (b *tab) view(t testing.TB, name string) {
 func (b *tab) shot(t testing.TB, name string) {
 	t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(png) < 10_000 {
 		t.Errorf("%s: a picture of %d bytes", name, len(png))
 	}
 	if dir := os.Getenv("SCREENSHOTS"); dir != "" {
-		if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Predicted training steps of real models come up with all their layers, and
@@ -17,21 +18,13 @@ import (
 func TestModels(t *testing.T) {
 	for _, name := range []string{"resnet50", "gpt2"} {
 		data, err := models.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		bound, err := estimate.Bind(m, estimate.Options{Name: name, Batch: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sim, err := bound.Simulate(estimate.Step{Record: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		run := Predicted("predicted", sim.Run.Log.Source(), sim.Replay, nil)
 		requested, _ := sim.Timeline().Peak()
 		b := open(t, &Page{Title: name, Facts: []Fact{{Name: "Peak allocated", Value: report.Size(run.Allocated)}},

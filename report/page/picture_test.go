@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,31 +15,22 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // simulated is a training step of a built-in model on a GPU, all of whose memory is its own.
 func simulated(t *testing.T, name string, batch int64, device string) *estimate.Simulation {
 	t.Helper()
 	data, err := models.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bound, err := estimate.Bind(m, estimate.Options{Name: name, Batch: batch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	g, err := gpu.Find(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sim, err := bound.Simulate(estimate.Step{Record: true, GPU: g, Limited: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return sim
 }
 
@@ -206,10 +196,7 @@ func TestMoving(t *testing.T) {
 
 // axe-core finds nothing, whatever the width and the colours; and nothing sticks out.
 func TestAccessible(t *testing.T) {
-	axe, err := os.ReadFile("testdata/axe-core/axe.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	axe := must.Read(t, "testdata/axe-core/axe.min.js")
 	oom, _ := outOfMemory(t)
 	tl := steps(6, 1, plain)
 	traced := samplePage(tl)
@@ -227,9 +214,7 @@ func TestAccessible(t *testing.T) {
 						Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 					return err
 				}
-				if err := do(b.ctx); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, do(b.ctx))
 				b.do(t, chromedp.EmulateViewport(width, 900), chromedp.Reload(), chromedp.WaitReady("html[data-ready=yes]"))
 				if got := eval[string](t, b, `document.documentElement.dataset.theme`); got != scheme {
 					t.Errorf("%s: %s colours, wanted %s", name, got, scheme)

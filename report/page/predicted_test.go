@@ -5,6 +5,7 @@ import (
 
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // What there was no memory for is not drawn: neither a workspace that is given up nor one that a library searches in.
@@ -21,9 +22,7 @@ func TestLeftOut(t *testing.T) {
 		take(unit/2, 0)
 		for room, want := range map[int64]int32{2 * unit: 2, 6 * unit: 3} {
 			r, err := caching.Replay(l.Timeline(), caching.Config{Limit: room, Room: room, Record: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			run := Predicted("predicted", l.Source(), r, nil)
 			if err := run.Timeline.Check(); err != nil || run.Timeline.Blocks != want {
 				t.Errorf("plan %d with room for %d: %d blocks, %v, wanted %d", plan, room, run.Timeline.Blocks, err, want)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/test/chromium"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // For people: go test -tags builds ./report/web -run Accessible -screenshots DIR.
@@ -72,12 +73,8 @@ func newBrowser(t *testing.T) *browser {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := chromedp.Do(ctx, chromedp.Navigate("file://"+page), chromedp.WaitReady("html[data-ready=yes]")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, chromedp.Do(ctx, chromedp.Navigate("file://"+page), chromedp.WaitReady("html[data-ready=yes]")))
 	return b
 }
 
@@ -140,13 +137,9 @@ func TestModels(t *testing.T) {
 	slow := 0
 	for _, name := range models.Names() {
 		data, err := models.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		path := filepath.Join(b.dir, name+".onnx")
-		if err := os.WriteFile(path, data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, path, data)
 		status, answer, ms, inside := b.drop(path)
 		if !strings.Contains(status, "answered in") || !strings.Contains(answer, "torch.cuda.max_memory_allocated()") ||
 			!strings.Contains(answer, `id="plot"`) {
@@ -173,9 +166,7 @@ func TestHostileFiles(t *testing.T) {
 	for _, glob := range []string{"../../onnxload/testdata/*.onnx", "../../onnxload/testdata/fuzz/*/*",
 		"../../onnxload/testdata/hostile/*"} {
 		found, err := filepath.Glob(glob)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		files = append(files, found...)
 	}
 	if len(files) > 80 {
@@ -334,10 +325,7 @@ func TestConfigurations(t *testing.T) {
 // axe-core finds nothing, nothing sticks out, and all is reached by the keyboard, whatever the width and the colours: on
 // the page as it comes, with an answer, with a command, and in the report that its frame shows.
 func TestAccessible(t *testing.T) {
-	axe, err := os.ReadFile("../page/testdata/axe-core/axe.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	axe := must.Read(t, "../page/testdata/axe-core/axe.min.js")
 	b := newBrowser(t)
 	b.accessible(string(axe), "empty")
 	b.set(map[string]string{"model": "Qwen/Qwen3-8B"})
@@ -355,9 +343,7 @@ func TestAccessible(t *testing.T) {
 	reached := map[string]bool{}
 	eval[bool](b, `document.activeElement.blur(); true`)
 	for range 30 {
-		if err := chromedp.Do(b.ctx, chromedp.KeyEvent("\t")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, chromedp.Do(b.ctx, chromedp.KeyEvent("\t")))
 		reached[eval[string](b, `document.activeElement.id`)] = true
 	}
 	for _, id := range []string{"file", "model", "batch", "precision", "checkpoint", "adapters", "rank", "gpu", "budget",
@@ -367,12 +353,8 @@ func TestAccessible(t *testing.T) {
 		}
 	}
 	file := filepath.Join(b.dir, "report.html")
-	if err := os.WriteFile(file, []byte(report), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := chromedp.Do(b.ctx, chromedp.Navigate("file://"+file), chromedp.WaitReady("html[data-ready=yes]")); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, file, []byte(report))
+	must.OK(t, chromedp.Do(b.ctx, chromedp.Navigate("file://"+file), chromedp.WaitReady("html[data-ready=yes]")))
 	b.accessible(string(axe), "report")
 }
 

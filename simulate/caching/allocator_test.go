@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func mustMalloc(t *testing.T, a *Allocator, bytes int64) Block {
 	t.Helper()
 	b, err := a.Malloc(bytes, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -25,9 +24,7 @@ func TestRounding(t *testing.T) {
 		}
 	}
 	o, err := ParseOptions("roundup_power2_divisions:4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for bytes, want := range map[int64]int64{1200: 1536, 2048: 2048, 2049: 2560, 5000: 5120, 9 << 20: 10 << 20,
 		13<<20 + 1: 14 << 20, 16 << 20: 16 << 20} {
 		if got := o.roundSize(bytes); got != want {
@@ -38,9 +35,7 @@ func TestRounding(t *testing.T) {
 		t.Errorf("more divisions than bytes: %d, want the next power of two", got)
 	}
 	o, err = ParseOptions("roundup_power2_divisions:[4:8, 16:2, >:1]")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := [16]int64{8, 8, 8, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}; o.RoundupDivisions != want {
 		t.Errorf("list form gives %v, want %v", o.RoundupDivisions, want)
 	}
@@ -56,9 +51,7 @@ func TestSegmentSizes(t *testing.T) {
 		}
 	}
 	o, err := ParseOptions("large_segment_size_mb:40")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := New(Config{Options: o})
 	mustMalloc(t, a, 3<<20)
 	if got := a.stats.ReservedBytes.All.Current; got != 40<<20 {
@@ -92,9 +85,7 @@ func TestBestFitPrefersSmallThenLow(t *testing.T) {
 	first, second := mustMalloc(t, a, 20<<20), mustMalloc(t, a, 20<<20)
 	low := a.Address(first)
 	for _, b := range []Block{big, second, first} {
-		if err := a.Free(b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.Free(b))
 	}
 	if got := a.Address(mustMalloc(t, a, 18<<20)); got != low {
 		t.Errorf("placed at %#x, want %#x, the lower of the two smallest", got, low)
@@ -106,17 +97,13 @@ func TestBestFitPrefersSmallThenLow(t *testing.T) {
 
 func TestMaxSplitSize(t *testing.T) {
 	o, err := ParseOptions("max_split_size_mb:64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := New(Config{Options: o, Capacity: 400 << 20})
 	big := mustMalloc(t, a, 200<<20)
 	if s := a.Stats(); s.OversizeAllocations.Current != 1 || s.OversizeSegments.Current != 1 || s.MaxSplitSize != 64<<20 {
 		t.Errorf("oversize statistics: %+v %+v", s.OversizeAllocations, s.OversizeSegments)
 	}
-	if err := a.Free(big); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Free(big))
 	mustMalloc(t, a, 30<<20) // may not take the 200 MiB
 	if got := a.stats.ReservedBytes.All.Current; got != 230<<20 {
 		t.Errorf("reserved %d, want 230 MiB", got)
@@ -126,9 +113,7 @@ func TestMaxSplitSize(t *testing.T) {
 		t.Errorf("reserved %d, want still 230 MiB", got)
 	}
 	for _, b := range []Block{mustMalloc(t, a, 80<<20), mustMalloc(t, a, 80<<20)} {
-		if err := a.Free(b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.Free(b))
 	}
 	mustMalloc(t, a, 140<<20) // both of 80 MiB must go first, without a full release
 	if s := a.Stats(); s.AllocRetries != 0 || s.DeviceFrees != 2 || s.ReservedBytes.All.Current != 370<<20 {
@@ -138,22 +123,14 @@ func TestMaxSplitSize(t *testing.T) {
 
 func TestGarbageCollection(t *testing.T) {
 	o, err := ParseOptions("garbage_collection_threshold:0.5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := New(Config{Options: o, Limit: 200 << 20})
 	old, young := mustMalloc(t, a, 50<<20), mustMalloc(t, a, 60<<20)
-	if err := a.Free(old); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Free(old))
 	for range 5 {
-		if err := a.Free(mustMalloc(t, a, 20<<20)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.Free(mustMalloc(t, a, 20<<20)))
 	}
-	if err := a.Free(young); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Free(young))
 	mustMalloc(t, a, 80<<20) // above half of the limit: what was passed over longest goes
 	s := a.Stats()
 	if s.AllocRetries != 0 || s.DeviceFrees == 0 {
@@ -167,9 +144,7 @@ func TestGarbageCollection(t *testing.T) {
 func TestRetryAndOOM(t *testing.T) {
 	a := New(Config{Capacity: 100 << 20})
 	b := mustMalloc(t, a, 60<<20)
-	if err := a.Free(b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Free(b))
 	keep := mustMalloc(t, a, 80<<20)
 	if s := a.Stats(); s.AllocRetries != 1 || s.ReservedBytes.All.Current != 80<<20 || s.ReservedBytes.All.Peak != 80<<20 {
 		t.Errorf("retries %d, reserved %+v", s.AllocRetries, s.ReservedBytes.All)
@@ -188,17 +163,13 @@ func TestRetryAndOOM(t *testing.T) {
 	if s := a.Stats(); s.OOMs != 1 || s.AllocRetries != 2 {
 		t.Errorf("ooms %d, retries %d", s.OOMs, s.AllocRetries)
 	}
-	if err := a.Free(keep); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Free(keep))
 	mustMalloc(t, a, 90<<20) // and life goes on
 }
 
 func TestExpandable(t *testing.T) {
 	o, err := ParseOptions("expandable_segments:True")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := New(Config{Options: o, Capacity: 100 << 20, Record: true})
 	x, y := mustMalloc(t, a, 30<<20), mustMalloc(t, a, 15<<20)
 	s := a.Stats()
@@ -210,9 +181,7 @@ func TestExpandable(t *testing.T) {
 	if a.Address(y) != a.Address(x)+30<<20 {
 		t.Error("blocks do not follow each other")
 	}
-	if err := a.Free(x); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Free(x))
 	a.EmptyCache() // only the first page is wholly free
 	if got := a.stats.ReservedBytes.All.Current; got != 40<<20 {
 		t.Errorf("reserved %d after unmapping, want 40 MiB", got)
@@ -252,9 +221,7 @@ func TestMisuse(t *testing.T) {
 		}
 	}
 	b := mustMalloc(t, a, 100)
-	if err := a.Free(b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Free(b))
 	for _, bad := range []Block{b, 99, -5} {
 		if a.Free(bad) == nil {
 			t.Errorf("block %d was freed without being allocated", bad)
@@ -274,9 +241,7 @@ func TestReplaySpans(t *testing.T) {
 	b.Free(w, 1000)
 	tl := b.Timeline()
 	r, err := Replay(tl, Config{Record: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(r.Spans) != 4 || r.Spans[2].Phase != timeline.Backward || r.Spans[2].PeakAllocated.Allocated != 3<<20+1024 ||
 		r.Spans[2].End.Allocated != 1024 {
 		t.Errorf("spans %+v", r.Spans)

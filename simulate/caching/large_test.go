@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Needs are the bytes live beside a planned request, other planned ones left out, and at the size asked about.
@@ -35,13 +36,9 @@ func TestRelease(t *testing.T) {
 	l.Release(timeline.NoLayer)
 	l.Alloc(timeline.Request{Bytes: unit / 2, Layer: timeline.NoLayer}, 0)
 	r, err := Replay(l.Timeline(), Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	written, err := NewReplayer(Config{}).Finish(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range []*Result{r, written} {
 		if r.End.Reserved != unit/2 || r.Stats.DeviceFrees != 1 || r.Stats.DeviceAllocs != 2 {
 			t.Errorf("%d reserved after %d segments and %d given back", r.End.Reserved, r.Stats.DeviceAllocs,

@@ -3,15 +3,15 @@ package caching
 import (
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestParseOptions(t *testing.T) {
 	o, err := ParseOptions(" expandable_segments:True, " +
 		"max_split_size_mb:64,max_non_split_rounding_mb:30,garbage_collection_threshold:0.8,large_segment_size_mb:12," +
 		"per_process_memory_fraction:0.5,backend:native,pinned_num_register_threads:8,release_lock_on_cudamalloc:False,")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := Options{ExpandableSegments: true, MaxSplitSize: 64 << 20, MaxNonSplitRound: 30 << 20, GCThreshold: 0.8,
 		LargeSegmentSize: 12 << 20, MemoryFraction: 0.5}
 	if o != want {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // TestReplayDropsPlans checks that requests which can be done without give way when memory runs out,
@@ -29,9 +30,7 @@ func TestReplayDropsPlans(t *testing.T) {
 	free(alloc(4*unit, 9))
 	tl := &timeline.Timeline{Events: events, Blocks: blocks}
 	r, err := Replay(tl, Config{Limit: 5 * unit})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.OOM != nil || !slices.Equal(r.Dropped, []int32{7, 9}) {
 		t.Errorf("out of memory %v, dropped %v, want plans 7 and 9 dropped", r.OOM, r.Dropped)
 	}
@@ -70,9 +69,7 @@ func TestReplaySearches(t *testing.T) {
 	for limit, want := range map[int64]int{0: 1, 5 * unit: 1, 4 * unit: 2} {
 		cfg := Config{Room: 5 * unit, Limit: limit, Record: true}
 		r, err := Replay(l.Timeline(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var taken []int64
 		for e := range r.Trace() {
 			if e.Action == AllocBlock {
@@ -106,9 +103,7 @@ func TestReplayOtherWorkspaces(t *testing.T) {
 		want       int64
 	}{{nil, 4 * unit}, {[]int64{5 * unit}, 8 * unit}, {[]int64{0, 2 * unit}, 4 * unit}, {[]int64{0, 0, 0}, unit}} {
 		r, err := Replay(tl, Config{Workspaces: c.workspaces})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if r.PeakAllocated.Allocated != c.want || r.End.Allocated != 0 {
 			t.Errorf("%v: %d allocated, want %d; %d at the end", c.workspaces, r.PeakAllocated.Allocated, c.want,
 				r.End.Allocated)
@@ -153,9 +148,7 @@ func TestReplayCaught(t *testing.T) {
 		give(stands)
 		give(weights)
 		r, err := NewReplayer(Config{Capacity: 5 * unit}).Finish(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !caught {
 			if r.OOM == nil || r.OOMEvent != 1 || r.Attempts != 0 {
 				t.Errorf("without a handler: %v at %d, %d attempts", r.OOM, r.OOMEvent, r.Attempts)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // check says what is wrong with an allocator's inner order, "" if nothing.
@@ -173,9 +175,7 @@ func drive(t *testing.T, data []byte) {
 			}
 		case op < 250 && len(live) > 0:
 			j := int(x) % len(live)
-			if err := a.Free(live[j]); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, a.Free(live[j]))
 			live = slices.Delete(live, j, j+1)
 		case op >= 250:
 			a.EmptyCache()
@@ -190,9 +190,7 @@ func drive(t *testing.T, data []byte) {
 		}
 	}
 	for _, b := range live {
-		if err := a.Free(b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.Free(b))
 	}
 	a.EmptyCache()
 	if s := a.Stats(); s.ReservedBytes.All.Current != 0 || s.AllocatedBytes.All.Current != 0 || len(a.Segments()) != 0 {

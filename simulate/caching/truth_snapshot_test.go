@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -84,9 +85,7 @@ func TestSnapshotStats(t *testing.T) {
 			tl.Blocks++
 		}
 		r, err := Replay(tl, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if name == "mem_track_4_freed" {
 			r.Allocator.EmptyCache()
 			r.Stats = r.Allocator.Stats()
@@ -171,9 +170,7 @@ func TestSnapshotHistory(t *testing.T) {
 			switch e.action {
 			case "alloc":
 				b, err := a.Malloc(e.bytes, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if got := a.Address(b); got != e.address {
 					t.Fatalf("%s: event %d: block of %d at %#x, PyTorch has it at %#x", name, i, e.bytes, got, e.address)
 				}

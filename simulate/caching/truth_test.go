@@ -2,12 +2,12 @@ package caching
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/timeline"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -68,14 +68,9 @@ type expectation struct {
 
 func expectations(t testing.TB) (names []string, cases map[string]expectation) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/expect.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "testdata/expect.json")
 	var file struct{ Cases map[string]expectation }
-	if err := json.Unmarshal(data, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(data, &file))
 	for name := range file.Cases {
 		names = append(names, name)
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func TestFind(t *testing.T) {
@@ -100,9 +102,7 @@ func TestCapabilities(t *testing.T) {
 		1536, 8519680},
 		{"rtx-5090", 1536, 8519680}, {"t4", 1024, 8519680}, {"v100-16gb", 2048, 8519680}} {
 		d, err := Find(c.id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := d.Capability.ResidentThreads(); got != c.threads || d.BLASWorkspace != c.blas || d.LtWorkspace != 1<<20 {
 			t.Errorf("%s: %d threads, cuBLAS keeps %d and cublasLt %d", c.id, got, d.BLASWorkspace, d.LtWorkspace)
 		}

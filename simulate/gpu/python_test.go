@@ -2,18 +2,16 @@ package gpu
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // The Python package has the default device, for what is recorded without asking the program.
 func TestPythonDefault(t *testing.T) {
 	const path = "../../python/src/memestimate/core/gpus.py"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Read(t, path)
 	d := Default()
 	for _, line := range []string{
 		fmt.Sprintf("\nDEFAULT = GPU(%q, %q, (%d, %d), %d, %d)\n",

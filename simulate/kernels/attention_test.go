@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Which kernel attention of 12 heads of 64 without a mask goes to, by device and type: the rules of sdp_utils.cpp.
@@ -28,9 +29,7 @@ func TestAttentionBackends(t *testing.T) {
 		{"rtx-5090", [3]AttentionBackend{efficient, flash, flash}},     // 12.0
 	} {
 		d, err := gpu.Find(c.id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i, a := range []AttentionShape{float32s, float16s, bfloat16s} {
 			if got := a.Backend(d); got != c.want[i] {
 				t.Errorf("%s, type %d: %d, want %d", c.id, i, got, c.want[i])
@@ -67,9 +66,7 @@ func TestAttentionArguments(t *testing.T) {
 		{"one key for all heads", "h200", func(a *AttentionShape) { a.KeyHeads, a.Broadcast = 1, true }, MathAttention},
 	} {
 		d, err := gpu.Find(c.id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		a := half
 		if c.change(&a); a.Backend(d) != c.want {
 			t.Errorf("%s: %d, want %d", c.what, a.Backend(d), c.want)

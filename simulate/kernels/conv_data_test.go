@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -44,9 +45,7 @@ func readConvs(t testing.TB, file string) (convs []measuredConv, hash uint32) {
 		Rows   int
 		Models []string
 	}
-	if err := json.Unmarshal(line, &head); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(line, &head))
 	next := func() int64 {
 		v, n := binary.Uvarint(b)
 		if n <= 0 || v > math.MaxInt64 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -25,17 +26,13 @@ func searchedPasses(t *testing.T) (passes []searchedPass) {
 			Search, Then int64
 			Plans        [][2]int64
 		}
-		if err := json.Unmarshal(text, &line); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(text, &line))
 		p := searchedPass{search: line.Search, then: line.Then, plans: line.Plans}
 		var pass, dtype string
 		s, padding := &p.shape, []int64{}
 		for i, into := range []any{&pass, &dtype, &s.ChannelsLast, &s.Transposed, &s.Groups, &s.X, &s.W, &s.Y, &s.Stride,
 			&s.Dilation, &padding} {
-			if err := json.Unmarshal(line.Of[i], into); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(line.Of[i], into))
 		}
 		p.pass = map[string]ConvPass{"forward": ConvForward, "input": ConvBackwardInput, "weight": ConvBackwardWeight}[pass]
 		s.Elem, s.Float16 = 2, dtype == "float16"

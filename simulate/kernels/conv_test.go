@@ -6,13 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 var (
@@ -127,9 +127,7 @@ func TestConvForests(t *testing.T) {
 			t.Error("the engines' formulas give less than 99 % of what was measured")
 		}
 		if *convWrite {
-			if err := os.WriteFile("conv_forest.bin", grown, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Write(t, "conv_forest.bin", grown)
 			return
 		}
 		if !bytes.Equal(grown, []byte(convForestFile)) {
@@ -337,9 +335,7 @@ func TestConvWorkspaceByCapability(t *testing.T) {
 	for _, pass := range []ConvPass{ConvForward, ConvBackwardInput, ConvBackwardWeight} {
 		for _, name := range []string{"rtx-3060", "rtx-4090", "l4", "a40", "a100-40gb"} {
 			d, err := gpu.Find(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			hopper := gpu.Other("as many multiprocessors", d.Memory, gpu.Capability{Major: 9}, d.Multiprocessors)
 			got, copied := shape.Plan(pass, 0, d), shape.Plan(pass, 0, hopper)
 			if copied.Bytes <= filter || got.Most != copied.Most {

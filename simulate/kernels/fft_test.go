@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -19,14 +20,10 @@ type measuredPlan struct {
 func measuredPlans(t *testing.T) (plans []measuredPlan) {
 	table := csv.NewReader(bytes.NewReader(testfile.Unzipped(t, "testdata/fft_plans.csv.gz")))
 	rows, err := table.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	number := func(text string) int64 {
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return n
 	}
 	for _, row := range rows[1:] {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/test/must"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -21,17 +22,13 @@ func measuredRNNs(t *testing.T) (rows []measuredRNN) {
 	t.Helper()
 	table := csv.NewReader(bytes.NewReader(testfile.Unzipped(t, "testdata/recurrent.csv.gz")))
 	header, err := table.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for {
 		fields, err := table.Read()
 		if err == io.EOF {
 			return rows
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		words, n := map[string]string{}, map[string]int64{}
 		for i, name := range header {
 			words[name] = fields[i]

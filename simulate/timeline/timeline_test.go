@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func sample() *Timeline {
@@ -25,9 +27,7 @@ func sample() *Timeline {
 
 func TestBuilder(t *testing.T) {
 	tl := sample()
-	if err := tl.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tl.Check())
 	if tl.Blocks != 4 || len(tl.Events) != 8 || !slices.Equal(tl.Layers, []string{"fc"}) {
 		t.Errorf("blocks %d, events %d, layers %q", tl.Blocks, len(tl.Events), tl.Layers)
 	}

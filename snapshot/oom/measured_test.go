@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // measured is what scripts/measure/oom_snapshots.py found on a GPU.
@@ -29,16 +30,11 @@ type measured struct {
 // report names the line that holds the memory and the reason, its figures are
 // PyTorch's, and no remedy is promised that did not help there, or denied that did.
 func TestMeasured(t *testing.T) {
-	data, err := os.ReadFile("../testdata/oom/truth.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, "../testdata/oom/truth.json")
 	var truth struct {
 		Cases map[string]measured `json:"cases"`
 	}
-	if err := json.Unmarshal(data, &truth); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(data, &truth))
 	causes := map[string]Cause{"leak": Leak, "batch": Step, "fragmentation": Fragmentation, "stream": OtherStream,
 		"exception": FailedCall}
 	if len(truth.Cases) != len(causes) {
@@ -46,9 +42,7 @@ func TestMeasured(t *testing.T) {
 	}
 	for name, want := range truth.Cases {
 		f, err := os.Open("../testdata/oom/" + name + ".pickle.gz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s, err := snapshot.Read(f, snapshot.Options{})
 		f.Close()
 		if err != nil {

@@ -11,19 +11,16 @@ import (
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/timeline"
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 func load(t testing.TB, name string) *snapshot.Snapshot {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../testdata", name+".pickle.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	s, err := snapshot.Read(f, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -31,9 +28,7 @@ func load(t testing.TB, name string) *snapshot.Snapshot {
 func TestTry(t *testing.T) {
 	s := load(t, "oom")
 	h, err := s.History(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	low, high, ok := Capacity(h)
 	// 1 % of 139.8 GiB were allowed, 1426063360 bytes reserved, 100 MiB wanted.
 	if !ok || low != 1426063360 || high != 1426063360+104857600 {
@@ -50,22 +45,16 @@ func TestTry(t *testing.T) {
 		{"expandable_segments:True", low, true},
 	} {
 		r, err := Try(s, 0, &Trial{Conf: c.conf, Capacity: c.capacity})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if (len(r.Failed) > 0) != c.fails {
 			t.Errorf("%q with %d: failed %+v", c.conf, c.capacity, r.Failed)
 		}
 	}
 	s = load(t, "resnet50_seed")
 	plain, err := Try(s, 0, &Trial{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	exp, err := Try(s, 0, &Trial{Conf: "expandable_segments:True"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if exp.PeakReserved >= plain.PeakReserved || exp.PeakAllocated > plain.PeakAllocated ||
 		exp.PeakReserved < exp.PeakAllocated {
 		t.Errorf("expandable segments: %d of %d, without them %d of %d", exp.PeakAllocated, exp.PeakReserved,
@@ -81,33 +70,21 @@ func TestTry(t *testing.T) {
 func TestPredicted(t *testing.T) {
 	for _, name := range []string{"resnet50_seed", "mlp_allstacks", "expandable", "mem_track_0"} {
 		tl, err := load(t, name).Timeline(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r, err := caching.Replay(tl, caching.Config{Record: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var file bytes.Buffer
-		if err := WritePredicted(&file, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, WritePredicted(&file, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil))
 		back, err := snapshot.Read(&file, snapshot.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		h, err := back.History(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !h.Exact || h.Allocated.Bytes != r.PeakAllocated.Allocated || h.Reserved.Bytes != r.PeakReserved.Reserved {
 			t.Errorf("%s: written %d and %d, predicted %d and %d; doubts %q", name, h.Allocated.Bytes, h.Reserved.Bytes,
 				r.PeakAllocated.Allocated, r.PeakReserved.Reserved, h.Doubts)
 		}
 		again, err := back.Timeline(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var want, got []timeline.Event
 		for _, e := range tl.Events {
 			if e.Kind != timeline.Mark && e.Bytes > 0 {
@@ -136,16 +113,10 @@ func TestPredicted(t *testing.T) {
 func TestTimeline(t *testing.T) {
 	s := load(t, "resnet50_seed")
 	h, err := s.History(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tl, err := s.Timeline(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tl.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, tl.Check())
 	if peak, _ := tl.Peak(); peak != h.Requested.Bytes {
 		t.Errorf("peak of %d requested bytes, the recording has %d", peak, h.Requested.Bytes)
 	}

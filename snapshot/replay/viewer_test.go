@@ -22,6 +22,7 @@ import (
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/test/chromium"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // viewerEnv names a folder with PyTorch's MemoryViz.js (torch/utils/viz) and the
@@ -35,10 +36,7 @@ func viewer(t *testing.T, pickle []byte, view string) http.Handler {
 	if dir == "" {
 		t.Skipf("%s is not set: PyTorch's viewer is not tried on written snapshots", viewerEnv)
 	}
-	script, err := os.ReadFile(filepath.Join(dir, "MemoryViz.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Read(t, filepath.Join(dir, "MemoryViz.js"))
 	script = regexp.MustCompile(`(?m)^import .*;$`).ReplaceAll(script, nil)
 	script = append([]byte("const {axisLeft, scaleLinear, zoom, zoomIdentity, brushX} = d3;\n"), script...)
 	mux := http.NewServeMux()
@@ -68,22 +66,14 @@ func TestViewer(t *testing.T) {
 	for _, name := range []string{"resnet50_seed", "oom", "expandable", "mlp_allstacks"} {
 		s := load(t, name)
 		var b bytes.Buffer
-		if err := snapshot.Write(&b, s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, snapshot.Write(&b, s))
 		files[name] = b.Bytes()
 		tl, err := s.Timeline(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r, err := caching.Replay(tl, caching.Config{Record: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var pb bytes.Buffer
-		if err := WritePredicted(&pb, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, WritePredicted(&pb, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil))
 		files["predicted "+name] = pb.Bytes()
 	}
 	for name, pickle := range files {
@@ -128,9 +118,7 @@ func TestViewer(t *testing.T) {
 				}
 				if dir := os.Getenv("SCREENSHOTS"); dir != "" {
 					png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name+" "+view, " ", "_")+".png"), png,
 						0o600); err != nil {
 						t.Fatal(err)

@@ -7,15 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // This program, started with closed streams, knows which.
 func TestClosed(t *testing.T) {
 	if os.Getenv("INHERITED_TEST") != "" {
 		file, err := os.Create(os.Getenv("INHERITED_TEST"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for fd := range 3 {
 			if Closed(fd) {
 				file.WriteString(string(rune('0' + fd)))
@@ -28,9 +28,7 @@ func TestClosed(t *testing.T) {
 		t.Skip("no shell, or built without C")
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for redirection, want := range map[string]string{"": "", ">&-": "1", "<&- >&-": "01", "2>&-": "2", ">/dev/null": "",
 		"<>/dev/null 1>&0": ""} {
 		out := t.TempDir() + "/closed"
@@ -59,9 +57,7 @@ func TestIgnored(t *testing.T) {
 		t.Skip("no shell, or built without C")
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for trap, ignored := range map[string][]int{"": nil, "trap '' TERM QUIT": {3, 15}, "trap '' HUP": {1}} {
 		var names []string
 		for s := range 40 { // no shell heeds again what it was started to ignore, as nohup does of 1
