@@ -3,7 +3,6 @@ module github.com/memestimate/memestimate
 go 1.26.0
 
 require (
-	github.com/NVIDIA/go-nvml v0.12.9-0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875

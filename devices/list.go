@@ -195,14 +195,8 @@ func blank(i int) Device {
 }
 
 // query asks everything about GPU i and its instances.
-func (s *Session) query(i int) (ds []Device) {
+func (s *Session) query(i int) []Device {
 	d := blank(i)
-	defer func() {
-		if p := recover(); p != nil { // go-nvml indexes what the driver returns
-			d.Reason = fmt.Sprintf("the driver gave a senseless answer: %v", p)
-			ds = []Device{d}
-		}
-	}()
 	g, err := s.lib.gpu(i)
 	if err != nil {
 		d.Reason = reasonOf(err)
@@ -227,7 +221,7 @@ func (s *Session) query(i int) (ds []Device) {
 	if err != nil {
 		d.note("MIG instances", err)
 	}
-	ds = []Device{d}
+	ds := []Device{d}
 	for _, part := range parts {
 		ds = append(ds, s.instance(&d, part))
 	}

@@ -50,6 +50,7 @@ const (
 	codeOperatingSystem Code = 17
 	codeMismatch        Code = 18
 	codeMemory          Code = 20
+	codeStructVersion   Code = 25 // the driver does not know that version of a struct
 	codeUnknown         Code = 999
 )
 

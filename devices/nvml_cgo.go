@@ -2,13 +2,34 @@
 
 package devices
 
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// dlerror speaks of its own thread, so both are asked in one call.
+static void *load(const char *path, const char **why) {
+	void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+	*why = lib ? 0 : dlerror();
+	return lib;
+}
+
+// The shapes that NVML's functions have. One with fewer arguments leaves the rest where it is, in registers.
+typedef uintptr_t u; // nvmlDevice_t or a number
+static int call_p(void *f, void *a, u n) { return ((int (*)(void *, u))f)(a, n); }
+static int call_up(void *f, u d, void *a, u n) { return ((int (*)(u, void *, u))f)(d, a, n); }
+static int call_uup(void *f, u d, u n, void *a) { return ((int (*)(u, u, void *))f)(d, n, a); }
+static int call_upp(void *f, u d, void *a, void *b) { return ((int (*)(u, void *, void *))f)(d, a, b); }
+*/
+import "C"
+
 import (
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"unsafe"
-
-	"github.com/NVIDIA/go-nvml/pkg/dl"
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 // otherPlaces are where distributions keep the library outside the loader's path.
@@ -17,37 +38,12 @@ var otherPlaces = []string{
 	"/run/opengl-driver/lib/libnvidia-ml.so.1", // NixOS
 }
 
-// realNVML is NVML through go-nvml. go-nvml binds functions lazily: calling one that
-// the library lacks ends the process, so each call asks has first. The same holds for every call
-// after a failed Init, so a realNVML exists only after a good one.
+// realNVML is NVML, loaded while the program runs: names, layouts and versions are those of nvml.h. A function that
+// the driver lacks is codeNoFunction. NVML may end the process when it is called without a good nvmlInit, so every
+// call asks for its function first, which there is none of until then.
 type realNVML struct {
-	api   nvml.Interface
-	known map[string]bool
-	hook  unsafe.Pointer // the library, for the calls in processes_cgo.go
-}
-
-// optional lists the functions that are called, each by its newest name and the older ones that go-nvml
-// falls back to. They are looked up once, so that later calls need no lock.
-var optional = [][]string{
-	{"nvmlSystemGetDriverVersion"},
-	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
-	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
-	{"nvmlDeviceGetUUID"},
-	{"nvmlDeviceGetName"},
-	{"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"},
-	{"nvmlDeviceGetMemoryInfo_v2"},
-	{"nvmlDeviceGetMemoryInfo"},
-	{"nvmlDeviceGetComputeMode"},
-	{"nvmlDeviceGetMigMode"},
-	{"nvmlDeviceGetUtilizationRates"},
-	{"nvmlDeviceGetTemperature"},
-	{"nvmlDeviceGetPowerUsage"},
-	{"nvmlDeviceGetEnforcedPowerLimit"},
-	{"nvmlDeviceGetMaxMigDeviceCount"},
-	{"nvmlDeviceGetMigDeviceHandleByIndex"},
-	{"nvmlDeviceGetGpuInstanceId"},
-	{"nvmlDeviceGetComputeInstanceId"},
-	{"nvmlShutdown"},
+	lib   unsafe.Pointer
+	ready bool // nvmlInit was good
 }
 
 // openLibrary loads NVML from path, or from where the system keeps it, and initializes it.
@@ -58,9 +54,12 @@ func openLibrary(path string) (library, error) {
 	}
 	var why error
 	for _, place := range places {
-		err := loadable(place)
+		l, err := load(place)
 		if err == nil {
-			return initialize(place)
+			if err := l.init(); err != nil {
+				return nil, err
+			}
+			return l, nil
 		}
 		if why == nil {
 			why = err
@@ -74,176 +73,179 @@ func openLibrary(path string) (library, error) {
 	return nil, e
 }
 
-// loadable tells whether the library at place can be loaded and is NVML. go-nvml would swallow
-// the loader's reason, and die on a library without nvmlInit.
-func loadable(place string) error {
-	lib := dl.New(place, dl.RTLD_LAZY|dl.RTLD_LOCAL)
-	if err := lib.Open(); err != nil {
-		return err
+// load loads the library at place, or says why the loader would not or that it is not NVML.
+func load(place string) (*realNVML, error) {
+	path := C.CString(place)
+	defer C.free(unsafe.Pointer(path))
+	var why *C.char
+	lib := C.load(path, &why)
+	if lib == nil {
+		return nil, errors.New(C.GoString(why))
 	}
-	defer lib.Close()
-	if lib.Lookup("nvmlInit_v2") != nil && lib.Lookup("nvmlInit") != nil {
-		return errors.New(place + ": not NVML: it has no nvmlInit")
+	l := &realNVML{lib: lib}
+	if l.lookUp("nvmlInit_v2", "nvmlInit") == nil {
+		return nil, errors.New(place + ": not NVML: it has no nvmlInit")
 	}
-	return nil
+	return l, nil
 }
 
-func initialize(place string) (library, error) {
-	api := nvml.New(nvml.WithLibraryPath(place))
-	if r := api.Init(); r != nvml.SUCCESS {
-		return nil, &InitError{Code: Code(r)} // and never touch api again
-	}
-	lib := &realNVML{api: api, hook: hook(place)}
-	lib.lookUp()
-	return lib, nil
-}
-
-// lookUp finds out which functions the driver has.
-func (l *realNVML) lookUp() {
-	l.known = make(map[string]bool)
-	for _, names := range optional {
-		for _, n := range names {
-			l.known[names[0]] = l.known[names[0]] || l.api.Extensions().LookupSymbol(n) == nil
+// lookUp returns the first of the functions that the driver has, or nil.
+func (l *realNVML) lookUp(names ...string) unsafe.Pointer {
+	for _, name := range names {
+		symbol := C.CString(name)
+		f := C.dlsym(l.lib, symbol)
+		C.free(unsafe.Pointer(symbol))
+		if f != nil {
+			return f
 		}
 	}
+	return nil
 }
 
-// has returns codeNoFunction unless the driver has the function, by its newest name.
-func (l *realNVML) has(name string) error {
-	if l.known == nil {
-		return codeUninitialized
+// function returns the first of the functions that the driver has: the newest is named first.
+func (l *realNVML) function(names ...string) (unsafe.Pointer, error) {
+	if !l.ready {
+		return nil, codeUninitialized
 	}
-	if !l.known[name] {
-		return codeNoFunction
+	if f := l.lookUp(names...); f != nil {
+		return f, nil
 	}
-	return nil
+	return nil, codeNoFunction
 }
 
 // check turns what NVML returned into an error.
-func check(r nvml.Return) error {
-	if r == nvml.SUCCESS {
+func check(code C.int) error {
+	if code == 0 {
 		return nil
 	}
-	return Code(r)
+	return Code(code)
 }
 
-func (l *realNVML) driver() (string, error) {
-	if err := l.has("nvmlSystemGetDriverVersion"); err != nil {
-		return "", err
+func (l *realNVML) init() error {
+	if err := check(C.call_p(l.lookUp("nvmlInit_v2", "nvmlInit"), nil, 0)); err != nil {
+		return &InitError{Code: err.(Code)}
 	}
-	v, r := l.api.SystemGetDriverVersion()
-	return v, check(r)
-}
-
-func (l *realNVML) count() (int, error) {
-	if err := l.has("nvmlDeviceGetCount_v2"); err != nil {
-		return 0, err
-	}
-	n, r := l.api.DeviceGetCount()
-	return n, check(r)
-}
-
-func (l *realNVML) gpu(index int) (gpu, error) {
-	if err := l.has("nvmlDeviceGetHandleByIndex_v2"); err != nil {
-		return nil, err
-	}
-	d, r := l.api.DeviceGetHandleByIndex(index)
-	if r != nvml.SUCCESS {
-		return nil, Code(r)
-	}
-	return &realGPU{l, d}, nil
+	l.ready = true
+	return nil
 }
 
 func (l *realNVML) shutdown() {
-	if l.has("nvmlShutdown") == nil {
-		l.api.Shutdown()
+	if f, err := l.function("nvmlShutdown"); err == nil {
+		C.call_p(f, nil, 0)
 	}
+	l.ready = false
 }
 
-// restart leaves the library without any known function when the driver is still away: after a failed Init a call ends
-// the process.
 func (l *realNVML) restart() error {
-	if l.has("nvmlShutdown") == nil {
-		l.api.Shutdown()
-	}
-	known := l.known
-	l.known = nil
-	if r := l.api.Init(); r != nvml.SUCCESS {
-		return Code(r)
-	}
-	l.known = known
-	if known == nil {
-		l.lookUp()
+	l.shutdown()
+	if err := l.init(); err != nil {
+		return errors.Unwrap(err)
 	}
 	return nil
 }
 
+// maxText is more than any name of NVML's takes, in bytes.
+const maxText = 256
+
+// text returns the C string at the beginning of b.
+func text(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
+}
+
+func (l *realNVML) driver() (string, error) {
+	f, err := l.function("nvmlSystemGetDriverVersion")
+	if err != nil {
+		return "", err
+	}
+	var b [maxText]byte
+	err = check(C.call_p(f, unsafe.Pointer(&b), maxText))
+	return text(b[:]), err
+}
+
+func (l *realNVML) count() (int, error) {
+	f, err := l.function("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+	if err != nil {
+		return 0, err
+	}
+	var n C.uint
+	err = check(C.call_p(f, unsafe.Pointer(&n), 0))
+	return int(n), err
+}
+
+func (l *realNVML) gpu(index int) (gpu, error) {
+	f, err := l.function("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
+	if err != nil {
+		return nil, err
+	}
+	g := &realGPU{lib: l}
+	if err := check(C.call_up(f, C.u(index), unsafe.Pointer(&g.handle), 0)); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
 type realGPU struct {
-	lib *realNVML
-	dev nvml.Device
+	lib    *realNVML
+	handle C.u
 }
 
-func (g *realGPU) uuid() (string, error) {
-	if err := g.lib.has("nvmlDeviceGetUUID"); err != nil {
-		return "", err
+// ask calls a function that fills in what to points to, of a size that NVML is told where it asks.
+func (g *realGPU) ask(to unsafe.Pointer, size uintptr, names ...string) error {
+	f, err := g.lib.function(names...)
+	if err != nil {
+		return err
 	}
-	s, r := g.dev.GetUUID()
-	return s, check(r)
+	return check(C.call_up(f, g.handle, to, C.u(size)))
 }
 
-func (g *realGPU) name() (string, error) {
-	if err := g.lib.has("nvmlDeviceGetName"); err != nil {
-		return "", err
-	}
-	s, r := g.dev.GetName()
-	return s, check(r)
+func (g *realGPU) text(name string) (string, error) {
+	var b [maxText]byte
+	err := g.ask(unsafe.Pointer(&b), maxText, name)
+	return text(b[:]), err
 }
 
+func (g *realGPU) number(name string) (int, error) {
+	var n C.uint
+	err := g.ask(unsafe.Pointer(&n), 0, name)
+	return int(n), err
+}
+
+func (g *realGPU) uuid() (string, error) { return g.text("nvmlDeviceGetUUID") }
+
+func (g *realGPU) name() (string, error) { return g.text("nvmlDeviceGetName") }
+
+// busID reads nvmlPciInfo_t: 16 bytes of a shorter spelling, which is all that versions 1 and 2 have, five numbers,
+// and 32 bytes.
 func (g *realGPU) busID() (string, error) {
-	if err := g.lib.has("nvmlDeviceGetPciInfo_v3"); err != nil {
-		return "", err
+	var b [maxText]byte
+	if err := g.ask(unsafe.Pointer(&b), 0, "nvmlDeviceGetPciInfo_v3"); err != codeNoFunction {
+		return text(b[36:68]), err
 	}
-	p, r := g.dev.GetPciInfo()
-	id := text(p.BusId[:])
-	if id == "" { // all that version 1 fills in
-		id = text(p.BusIdLegacy[:])
-	}
-	return id, check(r)
+	err := g.ask(unsafe.Pointer(&b), 0, "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo")
+	return text(b[:16]), err
 }
 
-// text returns the C string in b.
-func text(b []int8) string {
-	var s []byte
-	for _, c := range b {
-		if c == 0 {
-			break
-		}
-		s = append(s, byte(c))
-	}
-	return string(s)
-}
-
+// memory reads nvmlMemory_v2_t, or nvmlMemory_t from a driver that does not know it.
 func (g *realGPU) memory() (memory, error) {
-	if g.lib.has("nvmlDeviceGetMemoryInfo_v2") == nil {
-		m, r := g.dev.GetMemoryInfo_v2()
-		if r != nvml.ERROR_ARGUMENT_VERSION_MISMATCH {
-			return memory{m.Total, m.Used, m.Free, m.Reserved}, check(r)
-		}
+	var m struct {
+		version                     uint32
+		total, reserved, free, used uint64
 	}
-	if err := g.lib.has("nvmlDeviceGetMemoryInfo"); err != nil {
-		return memory{}, err
+	m.version = uint32(unsafe.Sizeof(m)) | 2<<24
+	err := g.ask(unsafe.Pointer(&m), 0, "nvmlDeviceGetMemoryInfo_v2")
+	if err != codeNoFunction && err != codeStructVersion {
+		return memory{m.total, m.used, m.free, m.reserved}, err
 	}
-	m, r := g.dev.GetMemoryInfo()
-	return memory{total: m.Total, used: m.Used, free: m.Free}, check(r)
+	var old struct{ total, free, used uint64 }
+	err = g.ask(unsafe.Pointer(&old), 0, "nvmlDeviceGetMemoryInfo")
+	return memory{total: old.total, used: old.used, free: old.free}, err
 }
 
 func (g *realGPU) computeMode() (ComputeMode, error) {
-	if err := g.lib.has("nvmlDeviceGetComputeMode"); err != nil {
+	m, err := g.number("nvmlDeviceGetComputeMode")
+	if err != nil {
 		return ModeUnknown, err
-	}
-	m, r := g.dev.GetComputeMode()
-	if r != nvml.SUCCESS {
-		return ModeUnknown, Code(r)
 	}
 	return ComputeMode(m), nil
 }
@@ -251,71 +253,127 @@ func (g *realGPU) computeMode() (ComputeMode, error) {
 // activity asks one figure after the other; one that the driver does not tell costs itself alone.
 func (g *realGPU) activity() Activity {
 	a := unobserved
-	if g.lib.has("nvmlDeviceGetUtilizationRates") == nil {
-		if u, r := g.dev.GetUtilizationRates(); r == nvml.SUCCESS {
-			a.Utilization = int(u.Gpu)
-		}
+	var use struct{ gpu, memory C.uint } // nvmlUtilization_t, in percent
+	if g.ask(unsafe.Pointer(&use), 0, "nvmlDeviceGetUtilizationRates") == nil {
+		a.Utilization = int(use.gpu)
 	}
-	if g.lib.has("nvmlDeviceGetTemperature") == nil {
-		if t, r := g.dev.GetTemperature(nvml.TEMPERATURE_GPU); r == nvml.SUCCESS {
+	if f, err := g.lib.function("nvmlDeviceGetTemperature"); err == nil {
+		var t C.uint
+		if C.call_uup(f, g.handle, 0, unsafe.Pointer(&t)) == 0 { // NVML_TEMPERATURE_GPU
 			a.Temperature = int(t)
 		}
 	}
-	if g.lib.has("nvmlDeviceGetPowerUsage") == nil {
-		if p, r := g.dev.GetPowerUsage(); r == nvml.SUCCESS {
-			a.Power = int(p)
-		}
+	if p, err := g.number("nvmlDeviceGetPowerUsage"); err == nil {
+		a.Power = p
 	}
-	if g.lib.has("nvmlDeviceGetEnforcedPowerLimit") == nil {
-		if p, r := g.dev.GetEnforcedPowerLimit(); r == nvml.SUCCESS {
-			a.PowerLimit = int(p)
-		}
+	if p, err := g.number("nvmlDeviceGetEnforcedPowerLimit"); err == nil {
+		a.PowerLimit = p
 	}
 	return a
 }
 
 func (g *realGPU) migMode() (bool, error) {
-	if err := g.lib.has("nvmlDeviceGetMigMode"); err != nil {
+	f, err := g.lib.function("nvmlDeviceGetMigMode")
+	if err != nil {
 		return false, err
 	}
-	current, _, r := g.dev.GetMigMode()
-	return current == nvml.DEVICE_MIG_ENABLE, check(r)
+	var current, pending C.uint
+	err = check(C.call_upp(f, g.handle, unsafe.Pointer(&current), unsafe.Pointer(&pending)))
+	return current == 1, err
 }
 
 func (g *realGPU) instances() ([]gpu, error) {
-	for _, f := range []string{"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"} {
-		if err := g.lib.has(f); err != nil {
-			return nil, err
-		}
+	f, err := g.lib.function("nvmlDeviceGetMigDeviceHandleByIndex")
+	if err != nil {
+		return nil, err
 	}
-	n, r := g.dev.GetMaxMigDeviceCount()
-	if r != nvml.SUCCESS {
-		return nil, Code(r)
+	n, err := g.number("nvmlDeviceGetMaxMigDeviceCount")
+	if err != nil {
+		return nil, err
 	}
 	var parts []gpu
 	for i := range n {
-		d, r := g.dev.GetMigDeviceHandleByIndex(i)
-		if r == nvml.ERROR_NOT_FOUND { // the numbers may have holes
+		part := &realGPU{lib: g.lib}
+		err := check(C.call_uup(f, g.handle, C.u(i), unsafe.Pointer(&part.handle)))
+		if err == codeNotFound { // the numbers may have holes
 			continue
 		}
-		if r != nvml.SUCCESS {
-			return parts, Code(r)
+		if err != nil {
+			return parts, err
 		}
-		parts = append(parts, &realGPU{g.lib, d})
+		parts = append(parts, part)
 	}
 	return parts, nil
 }
 
 func (g *realGPU) ids() (int, int, error) {
-	for _, f := range []string{"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"} {
-		if err := g.lib.has(f); err != nil {
-			return -1, -1, err
+	gi, err := g.number("nvmlDeviceGetGpuInstanceId")
+	if err != nil {
+		return -1, -1, err
+	}
+	ci, err := g.number("nvmlDeviceGetComputeInstanceId")
+	return gi, ci, err
+}
+
+// maxProcesses is far more than a GPU has; a driver that wants more room fails.
+const maxProcesses = 4096
+
+// notAvailable is NVML_VALUE_NOT_AVAILABLE as a process's memory.
+const notAvailable = ^uint64(0)
+
+// list asks for one of the driver's lists of processes, by the function's name without its version.
+func (g *realGPU) list(name, kind string) ([]Process, error) {
+	f, err := g.lib.function(name+"_v3", name+"_v2")
+	size := 6 // 4-byte words of nvmlProcessInfo_t: pid, padding, bytes in two, two instances
+	if err == codeNoFunction {
+		f, err = g.lib.function(name)
+		size = 4 // without the instances
+	}
+	if err != nil {
+		return nil, err
+	}
+	n, words := C.uint(maxProcesses), make([]uint32, maxProcesses*6)
+	if err := check(C.call_upp(f, g.handle, unsafe.Pointer(&n), unsafe.Pointer(&words[0]))); err != nil {
+		return nil, err
+	}
+	if n > maxProcesses {
+		return nil, codeTooSmall
+	}
+	all := make([]Process, n)
+	for i := range all {
+		w := words[i*size:]
+		bytes := *(*uint64)(unsafe.Pointer(&w[2]))
+		all[i] = Process{PID: int(w[0]), Kind: kind, Bytes: bytes, Known: bytes != notAvailable}
+	}
+	return all, nil
+}
+
+// processes merges the driver's three lists. A process that both draws and computes is one, of the
+// first kind that names it, with the memory of whichever list knew it.
+func (g *realGPU) processes() ([]Process, error) {
+	all, err := g.list("nvmlDeviceGetComputeRunningProcesses", "compute")
+	if err != nil {
+		return nil, err // without the processes that compute there is no list
+	}
+	mps, _ := g.list("nvmlDeviceGetMPSComputeRunningProcesses", "mps")
+	graphics, _ := g.list("nvmlDeviceGetGraphicsRunningProcesses", "graphics")
+	var merged []Process
+	for _, p := range slices.Concat(all, mps, graphics) {
+		merged = addProcess(merged, p)
+	}
+	return merged, nil
+}
+
+func addProcess(all []Process, p Process) []Process {
+	if !p.Known {
+		p.Bytes = 0
+	}
+	for i := range all {
+		if all[i].PID == p.PID {
+			all[i].Known = all[i].Known || p.Known
+			all[i].Bytes = max(all[i].Bytes, p.Bytes)
+			return all
 		}
 	}
-	gi, r := g.dev.GetGpuInstanceId()
-	if r != nvml.SUCCESS {
-		return -1, -1, Code(r)
-	}
-	ci, r := g.dev.GetComputeInstanceId()
-	return gi, ci, check(r)
+	return append(all, p)
 }

@@ -58,7 +58,6 @@ cmd: *
 var keepers = map[string]string{
 	"github.com/spf13/cobra":        "cmd",
 	"github.com/spf13/pflag":        "cmd",
-	"github.com/NVIDIA/go-nvml":     "devices",
 	"github.com/owulveryck/onnx-go": "onnxload/onnxgo",
 	"gonum.org/v1/gonum":            "onnxload/onnxgo",
 	"gorgonia.org":                  "onnxload/onnxgo",
