@@ -1,31 +1,26 @@
 package estimate
 
 import (
-	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/recording"
-	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/test/must"
 )
 
 // recordingOf is a recording of one tensor whose program asked for values, a line of each.
 func recordingOf(t *testing.T, lines ...[]any) *recording.Recording {
 	t.Helper()
-	var b bytes.Buffer
-	w := recording.NewWriter(&b, recording.Header{GPU: recording.Device{Name: gpu.Default().ID}})
-	w.Line("frame", -1, "train.py", 12, "main")
-	w.Line("frame", 0, "model.py", 3, "forward")
-	w.Line("alloc", 0, 4<<20)
+	all := []string{`{"format":"memestimate-recording/1","gpu":{"name":"h200"}}`, `["frame",-1,"train.py",12,"main"]`,
+		`["frame",0,"model.py",3,"forward"]`, `["alloc",0,4194304]`}
 	for _, l := range lines {
-		w.Line("depends", l...)
+		line, err := json.Marshal(append([]any{"depends"}, l...))
+		must.OK(t, err)
+		all = append(all, string(line))
 	}
-	must.OK(t, w.Close())
-	r, err := recording.Read(&b)
-	must.OK(t, err)
-	return r
+	return endedRecording(t, all)
 }
 
 // What a recording hangs on is said first, with its weight, and where.
@@ -115,16 +110,9 @@ func TestBoundOfWhatValuesDecide(t *testing.T) {
 
 // What no figure knows is a warning, what else the recorder assumed is not.
 func TestWarningsOfTheRecorder(t *testing.T) {
-	var b bytes.Buffer
-	w := recording.NewWriter(&b, recording.Header{GPU: recording.Device{Name: gpu.Default().ID}})
-	w.Line("frame", -1, "train.py", 12, "main")
-	w.Line("alloc", 0, 4<<20)
-	for _, code := range []string{"draws", "scaler"} {
-		w.Line("note", code, "of "+code, 0)
-	}
-	must.OK(t, w.Close())
-	rec, err := recording.Read(&b)
-	must.OK(t, err)
+	rec := endedRecording(t, []string{`{"format":"memestimate-recording/1","gpu":{"name":"h200"}}`,
+		`["frame",-1,"train.py",12,"main"]`, `["alloc",0,4194304]`, `["note","draws","of draws",0]`,
+		`["note","scaler","of scaler",0]`})
 	r, err := Recorded(rec, Options{})
 	must.OK(t, err)
 	for _, want := range []Note{{Warning, "of draws"}, {Info, "of scaler"}} {

@@ -55,47 +55,27 @@ func (r *Recording) Connected() []gpu.Communicator {
 }
 
 // nccl reads the settings of NCCL's environment.
-func (d *decoder) nccl() (err error) {
-	var n NCCL
-	if n.Host, err = d.small("the number of ranks on a host"); err != nil {
-		return err
-	}
-	for _, setting := range []*int64{&n.Buffer, &n.Channels} {
-		if *setting, err = d.integer("a setting of NCCL"); err != nil {
-			return err
-		}
-	}
-	n.Direct, err = d.flag()
+func (d *decoder) nccl() {
+	n := NCCL{Host: d.small("the number of ranks on a host")}
+	n.Buffer, n.Channels = d.integer("a setting of NCCL"), d.integer("a setting of NCCL")
+	n.Direct = d.flag()
 	d.rec.NCCL = &n
-	return err
 }
 
 // communicator reads the ranks of one.
-func (d *decoder) communicator() error {
+func (d *decoder) communicator() {
 	if d.rec.NCCL == nil {
-		return d.fail("a communicator before the line nccl")
+		d.fail("a communicator before the line nccl")
 	}
-	ranks, err := d.ranks()
-	d.rec.Communicators = append(d.rec.Communicators, Communicator{Ranks: ranks})
-	return err
+	d.rec.Communicators = append(d.rec.Communicators, Communicator{Ranks: d.ranks()})
 }
 
 // connect reads what a communicator connects.
-func (d *decoder) connect() error {
-	n, err := d.count("a communicator")
-	if err != nil {
-		return err
-	}
-	if n >= int64(len(d.rec.Communicators)) {
-		return d.fail("communicator %d, of %d", n, len(d.rec.Communicators))
-	}
-	how, err := d.oneOf([]string{"ring", "send", "receive"}, "a connection")
-	if err != nil {
-		return err
-	}
-	ranks, err := d.ranks()
-	if err != nil {
-		return err
+func (d *decoder) connect() {
+	n := d.index(len(d.rec.Communicators), "communicator")
+	how, ranks := d.oneOf([]string{"ring", "send", "receive"}, "a connection"), d.ranks()
+	if d.err != nil {
+		return
 	}
 	c := &d.rec.Communicators[n]
 	switch how {
@@ -106,7 +86,6 @@ func (d *decoder) connect() error {
 	case 2:
 		c.receives = with(c.receives, ranks)
 	}
-	return nil
 }
 
 // with adds ranks to a set.
@@ -121,17 +100,11 @@ func with(set map[int32]bool, ranks []int32) map[int32]bool {
 }
 
 // ranks reads a list of ranks of the job.
-func (d *decoder) ranks() (list []int32, err error) {
-	if err := d.open(); err != nil {
-		return nil, err
+func (d *decoder) ranks() (list []int32) {
+	d.open()
+	for d.more() {
+		list = append(list, d.small("a rank"))
 	}
-	for d.json.PeekKind() != ']' {
-		rank, err := d.small("a rank")
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, rank)
-	}
-	_, err = d.json.ReadToken()
-	return list, err
+	d.token()
+	return list
 }

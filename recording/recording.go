@@ -4,6 +4,7 @@ package recording
 
 import (
 	"math"
+	"strings"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/kernels"
@@ -12,25 +13,19 @@ import (
 // Format is the name and version that a file begins with.
 const Format = "memestimate-recording/1"
 
-// A Header says how a recording came about.
+// A Header says how a recording came about, as far as an estimate depends on it.
 type Header struct {
-	Format   string `json:"format"`
-	Producer string `json:"producer"`
-	Torch    string `json:"torch"`
-	Python   string `json:"python"`
-	CUDNN    int64  `json:"cudnn"`
-	CUDA     string `json:"cuda"`
-	Way      string `json:"way"` // fake-cuda, fake-cuda-no-driver, fake-cpu, real-cpu
-	GPU      Device `json:"gpu"`
+	Format string `json:"format"`
+	Torch  string `json:"torch"`
+	Way    string `json:"way"` // fake-cuda, fake-cuda-no-driver, fake-cpu, real-cpu
+	GPU    Device `json:"gpu"`
 
 	WorldSize int    `json:"world_size"`
 	Rank      int    `json:"rank"`
 	GPUs      int32  `json:"gpus,omitempty"` // that the process used; 0 for one
 	AllocConf string `json:"alloc_conf"`
 
-	Benchmark bool     `json:"cudnn_benchmark"`
-	TF32      bool     `json:"allow_tf32"`
-	Argv      []string `json:"argv,omitempty"`
+	Benchmark bool `json:"cudnn_benchmark"`
 }
 
 // A Device is the GPU that the recorded program was told it ran on.
@@ -73,13 +68,7 @@ type Op struct{ Name, Overload string }
 
 // String returns the operator as torch.ops spells it: "aten.convolution.default".
 func (o Op) String() string {
-	name := []byte(o.Name)
-	for i := range name {
-		if i+1 < len(name) && name[i] == ':' && name[i+1] == ':' {
-			return o.Name[:i] + "." + o.Name[i+2:] + "." + o.Overload
-		}
-	}
-	return o.Name + "." + o.Overload
+	return strings.Replace(o.Name, "::", ".", 1) + "." + o.Overload
 }
 
 // A Meta is how a tensor lies in its storage. Strides and offset are in elements.
@@ -99,11 +88,7 @@ type Frame struct {
 }
 
 // A Module is an nn.Module by its full name.
-type Module struct {
-	Parent int32 // NoModule for a root
-	Name   string
-	Class  string
-}
+type Module struct{ Name, Class string }
 
 // Ids that stand for none.
 const (

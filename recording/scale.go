@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -356,15 +357,7 @@ func inOrder(x, y *Meta) []int {
 	for i := range order {
 		order[i] = len(order) - 1 - i
 	}
-	slices.SortStableFunc(order, func(p, q int) int {
-		switch {
-		case x.Stride[p] < x.Stride[q]:
-			return -1
-		case x.Stride[p] > x.Stride[q]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(p, q int) int { return cmp.Compare(x.Stride[p], x.Stride[q]) })
 	for _, m := range [...]*Meta{x, y} {
 		n := int64(1)
 		for _, d := range order {

@@ -167,18 +167,15 @@ func (s *summarizer) roles() {
 		}
 		name, meta := s.rec.Texts[e.B], s.metas[e.A]
 		role := Role(e.What)
-		switch role {
-		case Input:
-			if !counted[e.A] && !ended {
-				s.out.Inputs = append(s.out.Inputs, Named{cmp.Or(name, roleWords[role]), e.A, meta})
+		if role == Input || role == Label {
+			list, seen := &s.out.Inputs, counted
+			if role == Label { // which a buffer is, too, before it has its name
+				list, seen = &s.out.Labels, brought
 			}
-			counted[e.A] = true
-			continue
-		case Label: // which a buffer is, too, before it has its name
-			if !brought[e.A] && !ended {
-				s.out.Labels = append(s.out.Labels, Named{cmp.Or(name, roleWords[role]), e.A, meta})
+			if !seen[e.A] && !ended {
+				*list = append(*list, Named{cmp.Or(name, roleWords[role]), e.A, meta})
 			}
-			brought[e.A] = true
+			seen[e.A] = true
 			continue
 		}
 		if role != Parameter && role != Buffer || counted[e.A] {

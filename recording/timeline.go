@@ -2,6 +2,7 @@ package recording
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/simulate/kernels"
@@ -23,7 +24,6 @@ type Run struct {
 	Trains   bool  // it has a backward pass
 	Crossing int   // tensors of which the program recorded that another stream uses them
 	Raced    int64 // bytes of DDP's buckets of which it is a race whether the next backward pass still has them
-	Steps    int   // that ended
 
 	// Limit is what the process may take of the device, where the program was told that it is out of memory and went on:
 	// the device's memory, or its part by torch.cuda.set_per_process_memory_fraction. 0 where it was not told.
@@ -174,7 +174,6 @@ func (r *Recording) timeline(d gpu.Device, atMost kernels.Doubts) *Run {
 	p.run.BLAS, p.run.DNN = p.kernels.Threads()
 	p.run.Workspaces, p.run.Convolutions = p.kernels.Others(), p.kernels.Convolutions()
 	p.run.Doubtful, p.run.Guessed = p.run.Doubtful|p.kernels.Doubts(), p.kernels.Guessed()
-	p.run.Steps = int(p.step)
 	return p.run
 }
 
@@ -196,12 +195,7 @@ func (r *Recording) Noted(code string) string {
 }
 
 // aten is an operator's name without its namespace where that is aten.
-func aten(name string) string {
-	if len(name) > 6 && name[:6] == "aten::" {
-		return name[6:]
-	}
-	return name
-}
+func aten(name string) string { return strings.TrimPrefix(name, "aten::") }
 
 func (p *player) play() {
 	events := p.rec.Events

@@ -95,20 +95,23 @@ func (p *player) kernel(c *Call, written int32) {
 			p.kept = append(p.kept, p.request(s.Bytes, timeline.Workspace, s.Plan))
 		case kernels.Give:
 			p.give(p.taken[s.Which])
-		case kernels.Make:
+		case kernels.Make, kernels.Leave:
+			bytes := s.Bytes
+			if s.Do == kernels.Leave {
+				bytes = noBytes
+			}
 			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
-				p.make(p.fresh[s.Which], s.Bytes)
+				p.make(p.fresh[s.Which], bytes)
 			}
 		case kernels.Empty:
 			p.release()
-		case kernels.Leave:
-			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
-				p.leave(p.fresh[s.Which])
-			}
 		}
 	}
 	p.rest()
 }
+
+// noBytes is the size of a storage without a block.
+const noBytes = -1
 
 // make makes a storage of the call, of another size than recorded where bytes says one.
 func (p *player) make(storage int32, bytes int64) {
@@ -118,16 +121,6 @@ func (p *player) make(storage int32, bytes int64) {
 				bytes = b.bytes
 			}
 			p.alloc(storage, bytes)
-			b.made = true
-		}
-	}
-}
-
-// leave makes a storage without a block.
-func (p *player) leave(storage int32) {
-	for i := range p.born {
-		if b := &p.born[i]; b.storage == storage && !b.made {
-			p.alloc(storage, 0)
 			b.made = true
 		}
 	}

@@ -52,7 +52,7 @@ func TestProduct(t *testing.T) {
 	if got := strings.Join(events(r), " "); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	if r.BLAS != 2 || r.DNN != 0 || !r.Trains || r.Steps != 1 || r.Calls != 3 || len(r.Unknown) != 0 {
+	if r.BLAS != 2 || r.DNN != 0 || !r.Trains || r.Calls != 3 || len(r.Unknown) != 0 {
 		t.Errorf("%+v", r)
 	}
 }
