@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -104,6 +105,18 @@ func (c *Call) has(i int) bool { return i < len(c.Results) && c.Results[i] != ni
 type operator struct {
 	name string                    // with its overload where overloads differ
 	take func(k *Kernels, c *Call) // nil: they take nothing beside their results
+}
+
+// on is take where these arguments are tensors on the GPU; else the kernels take nothing there.
+func on(take func(k *Kernels, c *Call), args ...int) func(k *Kernels, c *Call) {
+	return func(k *Kernels, c *Call) {
+		for _, i := range args {
+			if c.tensor(i) == nil {
+				return
+			}
+		}
+		take(k, c)
+	}
 }
 
 // tables list the operators by family, but for atenPlain.
@@ -289,6 +302,20 @@ func (k *Kernels) scratch(bytes int64)         { k.script.scratch(bytes) }
 func (k *Kernels) makes(results ...int)        { k.script.makes(results...) }
 func (k *Kernels) play(s Script)               { k.script.play(s) }
 func (k *Kernels) copyTo(t *Tensor, l lay) int { return k.take(t.copied(l)) }
+
+// makesAll makes every result.
+func (k *Kernels) makesAll(c *Call) {
+	for i := range c.Results {
+		k.makes(i)
+	}
+}
+
+// giveBack frees what was taken, the last first.
+func (k *Kernels) giveBack(taken []int) {
+	for _, n := range slices.Backward(taken) {
+		k.give(n)
+	}
+}
 
 // makesAs makes a result of another size than its tensor's: the storage that it was first made in.
 func (k *Kernels) makesAs(result int, bytes int64) {

@@ -4,15 +4,12 @@ package kernels
 var atenAttention = []operator{
 	{"_scaled_dot_product_efficient_attention", (*Kernels).efficientAttention},
 	{"_scaled_dot_product_flash_attention", (*Kernels).flashAttention},
-	{"_scaled_dot_product_cudnn_attention", (*Kernels).cudnnAttention},
-	{"_scaled_dot_product_efficient_attention_backward", func(k *Kernels,
-		c *Call) {
-		k.attentionBackward(c, EfficientAttention)
-	}},
-	{"_scaled_dot_product_flash_attention_backward", func(k *Kernels, c *Call) { k.attentionBackward(c, FlashAttention) }},
-	{"_scaled_dot_product_cudnn_attention_backward", func(k *Kernels, c *Call) { k.attentionBackward(c, CuDNNAttention) }},
-	{"_native_multi_head_attention", (*Kernels).nativeAttention},
-	{"_transformer_encoder_layer_fwd", (*Kernels).encoderLayer},
+	{"_scaled_dot_product_cudnn_attention", on((*Kernels).cudnnAttention, 0, 1, 2)},
+	{"_scaled_dot_product_efficient_attention_backward", on(attentionBackward(EfficientAttention), 0, 1, 2, 3)},
+	{"_scaled_dot_product_flash_attention_backward", on(attentionBackward(FlashAttention), 0, 1, 2, 3)},
+	{"_scaled_dot_product_cudnn_attention_backward", on(attentionBackward(CuDNNAttention), 0, 1, 2, 3)},
+	{"_native_multi_head_attention", on((*Kernels).nativeAttention, 0)},
+	{"_transformer_encoder_layer_fwd", on((*Kernels).encoderLayer, 0, 14)},
 	{"_fused_sdp_choice", nil},
 }
 
@@ -38,26 +35,21 @@ func (k *Kernels) flashAttention(c *Call) { k.makes(0, 1, 6, 7, 8) }
 // debug_attn_mask.
 func (k *Kernels) cudnnAttention(c *Call) {
 	q, key, v := c.tensor(0), c.tensor(1), c.tensor(2)
-	if q == nil || key == nil || v == nil {
-		return
-	}
 	k.makes(6, 7, 0, 1, 8)
 	k.dnnOn[k.thread] = true
 	k.play(attentionShape(q, key, v).Forward(CuDNNAttention))
 }
 
 // attentionBackward is ..._backward(grad_out, query, key, value, ...).
-func (k *Kernels) attentionBackward(c *Call, b AttentionBackend) {
-	g, q, key, v := c.tensor(0), c.tensor(1), c.tensor(2), c.tensor(3)
-	if g == nil || q == nil || key == nil || v == nil {
-		return
+func attentionBackward(b AttentionBackend) func(k *Kernels, c *Call) {
+	return func(k *Kernels, c *Call) {
+		a := attentionShape(c.tensor(1), c.tensor(2), c.tensor(3))
+		a.MaskTrained = b == EfficientAttention && c.has(3)
+		if b == CuDNNAttention {
+			k.dnnOn[k.thread] = true
+		}
+		k.play(a.Backward(b, c.tensor(0).copied(headsInside)))
 	}
-	a := attentionShape(q, key, v)
-	a.MaskTrained = b == EfficientAttention && c.has(3)
-	if b == CuDNNAttention {
-		k.dnnOn[k.thread] = true
-	}
-	k.play(a.Backward(b, g.copied(headsInside)))
 }
 
 // headsInside is [B, H, L, D] that lies as [B, L, H, D].

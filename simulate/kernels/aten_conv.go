@@ -4,10 +4,10 @@ import "slices"
 
 // atenConvs are the convolutions (aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp).
 var atenConvs = []operator{
-	{"convolution", (*Kernels).convolution},
-	{"_convolution", (*Kernels).convolution},
-	{"cudnn_convolution", (*Kernels).convolution},
-	{"convolution_backward", (*Kernels).convolutionBackward},
+	{"convolution", on((*Kernels).convolution, 0, 1)},
+	{"_convolution", on((*Kernels).convolution, 0, 1)},
+	{"cudnn_convolution", on((*Kernels).convolution, 0, 1)},
+	{"convolution_backward", on((*Kernels).convolutionBackward, 0, 1, 2)},
 }
 
 // A conv is a convolution's arguments, those of one dimension raised to two.
@@ -49,7 +49,7 @@ func raise(t *Tensor) *Tensor {
 // cudnn_convolution_forward_out, which has the result already.
 func (k *Kernels) convolution(c *Call) {
 	x, w := c.tensor(0), c.tensor(1)
-	if x == nil || w == nil || !c.has(0) {
+	if !c.has(0) {
 		return
 	}
 	v := newConv(c, 3, x, w, c.result(0))
@@ -132,9 +132,6 @@ func (k *Kernels) search(s ConvShape, pass ConvPass) {
 // transposed, output_padding, groups, output_mask).
 func (k *Kernels) convolutionBackward(c *Call) {
 	g, x, w := c.tensor(0), c.tensor(1), c.tensor(2)
-	if g == nil || x == nil || w == nil {
-		return
-	}
 	v := newConv(c, 4, x, w, g)
 	k.dnnOn[k.thread] = true
 	var raised []int
@@ -198,8 +195,7 @@ func (k *Kernels) denseBackward(c *Call, v conv) {
 		k.convWorkspace(v.ConvShape, ConvBackwardWeight)
 		k.give(xi, gi)
 	}
-	slices.Reverse(hold)
-	k.give(hold...)
+	k.giveBack(hold)
 }
 
 // depthwiseBackward is conv_depthwise2d_backward: the weight's gradient comes first.

@@ -5,9 +5,6 @@ package kernels
 // (transformers/cuda/attention.cu).
 func (k *Kernels) nativeAttention(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	weights := averaged
 	switch {
 	case len(c.Args) > 10 && !c.flag(10):
@@ -85,9 +82,6 @@ func (k *Kernels) selfAttention(x *Tensor, heads int64, masked bool, weights wei
 // nn.TransformerEncoderLayer in inference (transformers/transformer.cpp). Sums are in place.
 func (k *Kernels) encoderLayer(c *Call) {
 	x, wide := c.tensor(0), c.tensor(14)
-	if x == nil || wide == nil {
-		return
-	}
 	rows := saturate(x.size(0), x.size(1))
 	tensor := func() int { return k.take(x.Bytes()) }
 	statistics := func() {

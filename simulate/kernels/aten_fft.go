@@ -8,9 +8,9 @@ import (
 
 // atenFFT are the Fourier transforms (aten/src/ATen/native/cuda/SpectralOps.cpp).
 var atenFFT = []operator{
-	{"_fft_r2c", (*Kernels).fftR2C},
-	{"_fft_c2c", (*Kernels).fftC2C},
-	{"_fft_c2r", (*Kernels).fftC2R},
+	{"_fft_r2c", on((*Kernels).fftR2C, 0)},
+	{"_fft_c2c", on((*Kernels).fftC2C, 0)},
+	{"_fft_c2r", on((*Kernels).fftC2R, 0)},
 }
 
 // maxFFT is how many dimensions cuFFT transforms at once.
@@ -24,7 +24,7 @@ func isOnePlan(dims []int) bool {
 // fftR2C is _fft_r2c(self, dim, normalization, onesided): of both sides the half is made where the whole will be.
 func (k *Kernels) fftR2C(c *Call) {
 	x, y := c.tensor(0), c.result(0)
-	if x == nil || y.Elements == 0 {
+	if y.Elements == 0 {
 		return
 	}
 	dims := dimsAt(1)(c, x)
@@ -64,9 +64,6 @@ func (k *Kernels) fftR2C(c *Call) {
 // fftC2C is _fft_c2c(self, dim, normalization, forward): more dimensions than cuFFT takes go through another tensor.
 func (k *Kernels) fftC2C(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	if len(c.ints(1)) == 0 { // a copy
 		k.makes(0)
 		return
@@ -95,9 +92,6 @@ func (k *Kernels) complexFFT(x *Tensor, dims []int, makes func()) {
 // what the other dimensions' transforms made.
 func (k *Kernels) fftC2R(c *Call) {
 	x, y := c.tensor(0), c.result(0)
-	if x == nil {
-		return
-	}
 	k.makes(0)
 	dims := dimsAt(1)(c, x)
 	if len(dims) == 0 {

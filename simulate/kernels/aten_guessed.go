@@ -4,30 +4,25 @@ package kernels
 // MAGMA (cuda/linalg; the others are in atenLinalg), cuDNN's CTC loss. Likely is one copy of the matrices, at most
 // four.
 var atenGuessed = []operator{
-	{"cholesky_solve", (*Kernels).factors},
-	{"ormqr", (*Kernels).factors},
-	{"linalg_eig", (*Kernels).factors},
-	{"linalg_eigvals", (*Kernels).factors},
-	{"_linalg_eigvals", (*Kernels).factors},
-	{"linalg_pinv", (*Kernels).factors},
-	{"linalg_matrix_exp", (*Kernels).matrixExp},
-	{"linalg_ldl_factor_ex", (*Kernels).factors},
-	{"linalg_ldl_solve", (*Kernels).factors},
+	{"cholesky_solve", on((*Kernels).factors, 0)},
+	{"ormqr", on((*Kernels).factors, 0)},
+	{"linalg_eig", on((*Kernels).factors, 0)},
+	{"linalg_eigvals", on((*Kernels).factors, 0)},
+	{"_linalg_eigvals", on((*Kernels).factors, 0)},
+	{"linalg_pinv", on((*Kernels).factors, 0)},
+	{"linalg_matrix_exp", on((*Kernels).matrixExp, 0)},
+	{"linalg_ldl_factor_ex", on((*Kernels).factors, 0)},
+	{"linalg_ldl_solve", on((*Kernels).factors, 0)},
 	{"linalg_solve_triangular", (*Kernels).triangular},
 	{"triangular_solve", (*Kernels).triangular},
-	{"_cudnn_ctc_loss", (*Kernels).factors},
-	{"torchvision::deform_conv2d", (*Kernels).deformConv},
-	{"torchvision::_deform_conv2d_backward", (*Kernels).deformConvBackward},
+	{"_cudnn_ctc_loss", on((*Kernels).factors, 0)},
+	{"torchvision::deform_conv2d", on((*Kernels).deformConv, 0, 1)},
+	{"torchvision::_deform_conv2d_backward", on((*Kernels).deformConvBackward, 0, 1, 2)},
 }
 
 func (k *Kernels) factors(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	k.give(k.guess(x.Bytes(), saturate(4, x.Bytes())))
 }
 
@@ -36,9 +31,6 @@ func (k *Kernels) factors(c *Call) {
 // less. On an H200 it took 12 copies of one matrix of 512 x 512.
 func (k *Kernels) matrixExp(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makes(0)
 	k.give(k.guess(saturate(12, x.Bytes()), saturate(14, x.Bytes())))
 }
@@ -57,7 +49,7 @@ func (k *Kernels) triangular(c *Call) {
 // of place (torchvision/csrc/ops/cuda/deform_conv2d_kernel.cu).
 func (k *Kernels) deformConv(c *Call) {
 	x, w, y := c.tensor(0), c.tensor(1), c.result(0)
-	if x == nil || w == nil || y.Elements == 0 {
+	if y.Elements == 0 {
 		return
 	}
 	out, buffer := k.take(y.Bytes()), k.take(y.Bytes())
@@ -72,7 +64,7 @@ func (k *Kernels) deformConv(c *Call) {
 // put in another order; that of the weight of columns of the input and another such copy (in the same file).
 func (k *Kernels) deformConvBackward(c *Call) {
 	g, x, w := c.tensor(0), c.tensor(1), c.tensor(2)
-	if g == nil || x == nil || w == nil || g.Elements == 0 {
+	if g.Elements == 0 {
 		return
 	}
 	for _, i := range [...]int{0, 2, 3} {

@@ -2,9 +2,9 @@ package kernels
 
 // atenIndex are the operators that pick elements by integer tensors.
 var atenIndex = []operator{
-	{"embedding", (*Kernels).embedding},
-	{"embedding_dense_backward", (*Kernels).embeddingBackward}, // cuda/Embedding.cu
-	{"index_put", (*Kernels).indexPut},                         // cuda/Indexing.cu
+	{"embedding", on((*Kernels).embedding, 1)},
+	{"embedding_dense_backward", on((*Kernels).embeddingBackward, 0, 1)}, // cuda/Embedding.cu
+	{"index_put", (*Kernels).indexPut},                                   // cuda/Indexing.cu
 	{"index_put_", (*Kernels).indexPut},
 	{"_index_put_impl_", (*Kernels).indexPut},
 	{"_unsafe_index_put", (*Kernels).indexPut},
@@ -17,9 +17,6 @@ var atenIndex = []operator{
 // embedding is embedding(weight, indices): index_select wants a row of ids, indices.reshape(-1).
 func (k *Kernels) embedding(c *Call) {
 	ids := c.tensor(1)
-	if ids == nil {
-		return
-	}
 	flat := 0
 	if !flattens(ids) {
 		flat = 1
@@ -47,9 +44,6 @@ func flattens(t *Tensor) bool {
 // embeddingBackward is embedding_dense_backward(grad_output, indices, num_weights, ...).
 func (k *Kernels) embeddingBackward(c *Call) {
 	g, ids := c.tensor(0), c.tensor(1)
-	if g == nil || ids == nil {
-		return
-	}
 	ii, gi := k.copyTo(ids, RowMajor), k.copyTo(g, RowMajor)
 	k.play(EmbeddingBackward(ids.Elements, c.int(2), g.size(-1), g.Elem, k.device))
 	k.give(gi, ii)

@@ -7,33 +7,26 @@ var atenLinalg = []operator{
 	{"linalg_lu_factor_ex", (*Kernels).luFactor},
 	{"_linalg_det", (*Kernels).luFactor},
 	{"_linalg_slogdet", (*Kernels).luFactor},
-	{"linalg_lu", (*Kernels).luParts},
-	{"linalg_inv_ex", (*Kernels).inverse},
-	{"_linalg_solve_ex", (*Kernels).solve},
+	{"linalg_lu", on((*Kernels).luParts, 0)},
+	{"linalg_inv_ex", on((*Kernels).inverse, 0)},
+	{"_linalg_solve_ex", on((*Kernels).solve, 0)},
 	{"linalg_lu_solve", (*Kernels).luSolve},
 	{"linalg_cholesky_ex", nil},
 	{"cholesky", nil},
 	{"cholesky_inverse", func(k *Kernels, c *Call) { k.copyAside(c, 0) }},
 	{"_cholesky_solve_helper", func(k *Kernels, c *Call) { k.copyAside(c, 1) }},
-	{"linalg_qr", (*Kernels).qr},
-	{"geqrf", (*Kernels).geqrf},
+	{"linalg_qr", on((*Kernels).qr, 0)},
+	{"geqrf", on((*Kernels).geqrf, 0)},
 	{"linalg_householder_product", (*Kernels).householder},
-	{"linalg_lstsq", (*Kernels).leastSquares},
-	{"_linalg_eigh", (*Kernels).eigh},
-	{"_linalg_svd", (*Kernels).svd},
+	{"linalg_lstsq", on((*Kernels).leastSquares, 0)},
+	{"_linalg_eigh", on((*Kernels).eigh, 0)},
+	{"_linalg_svd", on((*Kernels).svd, 0)},
 }
 
 // matrices says how many rows and columns the matrices of a tensor have, and how many they are.
 func matrices(t *Tensor) (rows, columns, batch int64) {
 	rows, columns = t.size(-2), t.size(-1)
 	return rows, columns, t.Elements / max(saturate(rows, columns), 1)
-}
-
-// makesAll makes every result.
-func (k *Kernels) makesAll(c *Call) {
-	for i := range c.Results {
-		k.makes(i)
-	}
 }
 
 // copyAside makes the results beside a copy of an argument, by columns.
@@ -64,9 +57,6 @@ func (k *Kernels) luFactor(c *Call) {
 // luParts is linalg_lu: its three results are taken out of the decomposition.
 func (k *Kernels) luParts(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makesAll(c)
 	lu := k.take(x.Bytes())
 	k.getrf(x)
@@ -76,9 +66,6 @@ func (k *Kernels) luParts(c *Call) {
 // inverse is linalg_inv_ex: the identity solved by the decomposition, which is no result.
 func (k *Kernels) inverse(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	n, _, batch := matrices(x)
 	k.makesAll(c)
 	lu, pivots := k.take(x.Bytes()), k.take(saturate(4, n, batch))
@@ -90,9 +77,6 @@ func (k *Kernels) inverse(c *Call) {
 // solve is _linalg_solve_ex(A, B), whose results are the solution, the decomposition, its pivots and their check.
 func (k *Kernels) solve(c *Call) {
 	a, x := c.tensor(0), c.result(0)
-	if a == nil {
-		return
-	}
 	k.makesAll(c)
 	k.getrf(a)
 	if len(x.Shape) < len(a.Shape) { // vectors
@@ -152,9 +136,6 @@ func productWork(x *Tensor) int64 {
 
 func (k *Kernels) geqrf(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makesAll(c)
 	if looped(x) {
 		k.scratch(qrWork(x))
@@ -164,9 +145,6 @@ func (k *Kernels) geqrf(c *Call) {
 // qr is linalg_qr(A, mode): Q and R are made at first, then the Householder vectors lie in one of them.
 func (k *Kernels) qr(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.geqrf(c)
 	k.scratch(productWork(x))
 }
@@ -181,9 +159,6 @@ func (k *Kernels) householder(c *Call) {
 // leastSquares is linalg_lstsq(A, B): a copy of A is decomposed, and Q's transpose applied to B (ormqr).
 func (k *Kernels) leastSquares(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makesAll(c)
 	_, n, _ := matrices(x)
 	a := k.take(x.Bytes())
@@ -199,9 +174,6 @@ func (k *Kernels) leastSquares(c *Call) {
 // (linalg_eigh_cusolver).
 func (k *Kernels) eigh(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	_, n, batch := matrices(x)
 	k.makesAll(c)
 	vectors := 0
@@ -227,9 +199,6 @@ func (k *Kernels) eigh(c *Call) {
 // What is no result is made of one matrix after the other.
 func (k *Kernels) svd(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	rows, n, batch := matrices(x)
 	k.makesAll(c)
 	long, short := max(rows, n), min(rows, n)

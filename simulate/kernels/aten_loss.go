@@ -14,7 +14,7 @@ var atenLosses = []operator{
 	{"huber_loss_backward", nil},
 	{"binary_cross_entropy", (*Kernels).binaryCrossEntropy},
 	{"binary_cross_entropy_backward", nil},
-	{"binary_cross_entropy_with_logits", (*Kernels).logitsLoss},
+	{"binary_cross_entropy_with_logits", on((*Kernels).logitsLoss, 0)},
 	{"_ctc_loss_backward", nil},
 }
 
@@ -23,9 +23,7 @@ const reductionNone = 0
 
 // contiguous makes the results, and for that row-major copies of these arguments.
 func (k *Kernels) contiguous(c *Call, args ...int) {
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	var copies []int
 	for _, i := range args {
 		if t := c.tensor(i); t != nil {
@@ -80,9 +78,6 @@ func (k *Kernels) binaryCrossEntropy(c *Call) {
 // logitsLoss is binary_cross_entropy_with_logits: log_sigmoid(input) and (1 - target) * input - that.
 func (k *Kernels) logitsLoss(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	a, b := k.take(x.Bytes()), k.take(x.Bytes())
 	k.makes(0)
 	if len(c.Args) < 5 || c.int(4) != reductionNone {

@@ -2,17 +2,17 @@ package kernels
 
 // atenNorms are the normalisations. Statistics are in float32 whatever the input is.
 var atenNorms = []operator{
-	{"cudnn_batch_norm", (*Kernels).batchNorm},  // cudnn/BatchNorm.cpp
-	{"native_batch_norm", (*Kernels).batchNorm}, // cuda/Normalization.cu
-	{"_native_batch_norm_legit", (*Kernels).batchNorm},
+	{"cudnn_batch_norm", on((*Kernels).batchNorm, 0)},  // cudnn/BatchNorm.cpp
+	{"native_batch_norm", on((*Kernels).batchNorm, 0)}, // cuda/Normalization.cu
+	{"_native_batch_norm_legit", on((*Kernels).batchNorm, 0)},
 	{"cudnn_batch_norm_backward", func(k *Kernels, c *Call) { k.batchNormBackward(c, 1, 0, true) }},
 	{"native_batch_norm_backward", func(k *Kernels, c *Call) { k.batchNormBackward(c, 0, 1, c.flag(7)) }},
-	{"native_layer_norm", (*Kernels).layerNorm}, // cuda/layer_norm_kernel.cu
-	{"_fused_rms_norm", (*Kernels).layerNorm},
+	{"native_layer_norm", on((*Kernels).layerNorm, 0)}, // cuda/layer_norm_kernel.cu
+	{"_fused_rms_norm", on((*Kernels).layerNorm, 0)},
 	{"native_layer_norm_backward", func(k *Kernels, c *Call) { k.layerNormBackward(c, 2) }},
 	{"_fused_rms_norm_backward", func(k *Kernels, c *Call) { k.layerNormBackward(c, 1) }},
 	{"native_group_norm", (*Kernels).groupNorm}, // cuda/group_norm_kernel.cu
-	{"native_group_norm_backward", (*Kernels).groupNormBackward},
+	{"native_group_norm_backward", on((*Kernels).groupNormBackward, 0)},
 	{"_weight_norm_interface", nil}, // cuda/WeightNorm.cu
 	{"_weight_norm_interface_backward", func(k *Kernels, c *Call) {
 		if g := c.tensor(0); g != nil {
@@ -31,12 +31,7 @@ var atenNorms = []operator{
 // batchNorm is batch_norm(input, weight, bias, running_mean, running_var, training, ...).
 func (k *Kernels) batchNorm(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	if c.Op == "cudnn_batch_norm" {
 		k.dnnOn[k.thread] = true
 	}
@@ -70,13 +65,10 @@ func (k *Kernels) batchNormBackward(c *Call, gradient, input int, train bool) {
 
 // layerNorm copies a strided input for the kernel.
 func (k *Kernels) layerNorm(c *Call) {
-	if x := c.tensor(0); x != nil {
-		xi := k.copyTo(x, RowMajor)
-		for i := range c.Results {
-			k.makes(i)
-		}
-		k.give(xi)
-	}
+	x := c.tensor(0)
+	xi := k.copyTo(x, RowMajor)
+	k.makesAll(c)
+	k.give(xi)
 }
 
 // layerNormBackward is native_layer_norm_backward(grad_out, input, normalized_shape, ...), or that of RMS norm, which
@@ -87,9 +79,7 @@ func (k *Kernels) layerNormBackward(c *Call, stats int) {
 		return
 	}
 	xi := k.copyTo(x, RowMajor)
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	gi := k.copyTo(g, RowMajor)
 	if c.has(1) {
 		n := saturate(c.ints(2)...)
@@ -100,22 +90,15 @@ func (k *Kernels) layerNormBackward(c *Call, stats int) {
 
 // groupNorm is native_group_norm(input, weight, bias, N, C, HxW, group, eps).
 func (k *Kernels) groupNorm(c *Call) {
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	k.play(GroupNorm(c.int(3), c.int(4)))
 }
 
 // groupNormBackward is native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask).
 func (k *Kernels) groupNormBackward(c *Call) {
 	g := c.tensor(0)
-	if g == nil {
-		return
-	}
 	gi := k.copyTo(g, RowMajor)
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	k.play(GroupNormBackward(c.int(5), c.int(6), c.int(8)))
 	k.give(gi)
 }

@@ -1,14 +1,11 @@
 package kernels
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // atenOthers take something of their own.
 var atenOthers = []operator{
 	{"native_dropout", func(k *Kernels, c *Call) { k.makes(1, 0) }}, // the mask is there first (cuda/Dropout.cu)
-	{"roll", (*Kernels).roll}, // cuda/TensorTransformations.cu
+	{"roll", on((*Kernels).roll, 0)},                                // cuda/TensorTransformations.cu
 	{"abs", (*Kernels).ofComplex},
 	{"angle", (*Kernels).ofComplex},
 	// The zero that forward derivatives have of what does not depend has no data (ZeroTensorAllocator).
@@ -30,9 +27,6 @@ func (k *Kernels) ofComplex(c *Call) {
 // aten/src/ATen/native/TensorTransformations.h). A tensor that is not row-major is copied.
 func (k *Kernels) roll(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	var before []int
 	for range len(c.ints(2)) - 1 {
 		before = append(before, k.take(x.Bytes()))
@@ -41,8 +35,7 @@ func (k *Kernels) roll(c *Call) {
 	if len(before) == 0 {
 		k.scratch(x.copied(RowMajor))
 	}
-	slices.Reverse(before)
-	k.give(before...)
+	k.giveBack(before)
 }
 
 // distances is _cdist_forward(x1, x2, p, mode): of batches that are broadcast, and of what is not row-major, the

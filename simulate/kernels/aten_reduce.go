@@ -16,8 +16,8 @@ var atenReductions = []operator{
 	{"min.default", reductionBy(plainAccumulator, allDims)},
 	{"max.dim", reductionBy(placeAccumulator, dimsAt(1))},
 	{"min.dim", reductionBy(placeAccumulator, dimsAt(1))},
-	{"argmax", (*Kernels).place},
-	{"argmin", (*Kernels).place},
+	{"argmax", on((*Kernels).place, 0)},
+	{"argmin", on((*Kernels).place, 0)},
 	{"any", reductionBy(plainAccumulator, dimsAt(1))},
 	{"all", reductionBy(plainAccumulator, dimsAt(1))},
 	{"linalg_vector_norm", reductionOf(dimsAt(2))},
@@ -28,19 +28,19 @@ var atenReductions = []operator{
 	{"var_mean.correction", reductionBy(momentAccumulator, dimsAt(1))},
 	{"std_mean.correction", reductionBy(momentAccumulator, dimsAt(1))},
 	{"count_nonzero", nil},
-	{"logsumexp", (*Kernels).logSumExp},
+	{"logsumexp", on((*Kernels).logSumExp, 0)},
 	{"_foreach_norm", (*Kernels).foreachNorm},
-	{"_softmax", (*Kernels).softmax},
-	{"_log_softmax", (*Kernels).softmax},
+	{"_softmax", on((*Kernels).softmax, 0)},
+	{"_log_softmax", on((*Kernels).softmax, 0)},
 	{"_softmax_backward_data", func(k *Kernels, c *Call) { k.softmaxBackward(c, true) }},
 	{"_log_softmax_backward_data", func(k *Kernels, c *Call) { k.softmaxBackward(c, false) }},
-	{"_safe_softmax", (*Kernels).safeSoftmax},
-	{"cumsum", (*Kernels).scan},
-	{"cumprod", (*Kernels).scan},
+	{"_safe_softmax", on((*Kernels).safeSoftmax, 0)},
+	{"cumsum", on((*Kernels).scan, 0)},
+	{"cumprod", on((*Kernels).scan, 0)},
 	{"cumsum_", nil},
-	{"cummax", (*Kernels).scan},
-	{"cummin", (*Kernels).scan},
-	{"logcumsumexp", (*Kernels).scan},
+	{"cummax", on((*Kernels).scan, 0)},
+	{"cummin", on((*Kernels).scan, 0)},
+	{"logcumsumexp", on((*Kernels).scan, 0)},
 }
 
 // reductionOf reduces dimensions by sums.
@@ -52,9 +52,7 @@ func reductionOf(dims which) func(*Kernels, *Call) { return reductionBy(sumAccum
 func reductionBy(accumulator func(int64) int64, dims which) func(*Kernels, *Call) {
 	return func(k *Kernels, c *Call) {
 		if x := c.tensor(0); x != nil {
-			for i := range c.Results {
-				k.makes(i)
-			}
+			k.makesAll(c)
 			k.reduceBy(accumulator, x, dims(c, x))
 		}
 	}
@@ -64,9 +62,6 @@ func reductionBy(accumulator func(int64) int64, dims which) func(*Kernels, *Call
 // native/ReduceOps.cpp).
 func (k *Kernels) place(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makes(0)
 	if c.arg(1).Set {
 		k.reduceBy(placeAccumulator, x, dimsAt(1)(c, x))
@@ -101,9 +96,6 @@ func sumOf(dims which) func(*Kernels, *Call) {
 // differences.
 func (k *Kernels) logSumExp(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	dims := dimsAt(1)(c, x)
 	k.makes(0)
 	top := k.take(c.result(0).Bytes())
@@ -126,18 +118,15 @@ func (k *Kernels) foreachNorm(c *Call) {
 		}
 	}
 	partial := k.take(ForeachNorm(n, largest))
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	k.give(partial)
 }
 
 // softmax is _softmax or _log_softmax: row-major inside and out (cuda/SoftMax.cu).
 func (k *Kernels) softmax(c *Call) {
-	if x := c.tensor(0); x != nil {
-		k.makes(0)
-		k.scratch(x.copied(RowMajor))
-	}
+	x := c.tensor(0)
+	k.makes(0)
+	k.scratch(x.copied(RowMajor))
 }
 
 // softmaxBackward is _softmax_backward_data(grad_output, output, dim, input_dtype), which multiplies the two first, or
@@ -165,9 +154,6 @@ func (k *Kernels) softmaxBackward(c *Call, product bool) {
 // aten/src/ATen/native/transformers/attention.cpp.
 func (k *Kernels) safeSoftmax(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makes(0)
 	k.scratch(x.copied(RowMajor))
 	masked := k.take(x.Elements)
@@ -181,9 +167,6 @@ func (k *Kernels) safeSoftmax(c *Call) {
 // x 64 x 64 floats, a product whose dimensions einsum had permuted, took 1 GiB more than its result on an H200.
 func (k *Kernels) scan(c *Call) {
 	x, y := c.tensor(0), c.result(0)
-	if x == nil {
-		return
-	}
 	k.makesAll(c)
 	var copies []int
 	if x.DType != y.DType {

@@ -2,8 +2,8 @@ package kernels
 
 // atenRNN are cuDNN's recurrent layers (aten/src/ATen/native/cudnn/RNN.cpp).
 var atenRNN = []operator{
-	{"_cudnn_rnn", (*Kernels).rnn},
-	{"_cudnn_rnn_backward", (*Kernels).rnnBackward},
+	{"_cudnn_rnn", on((*Kernels).rnn, 0)},
+	{"_cudnn_rnn_backward", on((*Kernels).rnnBackward, 0, 6)},
 	{"_cudnn_rnn_flatten_weight", nil},
 	{"_cudnn_init_dropout_state", (*Kernels).dropoutState},
 	{"_thnn_fused_lstm_cell", nil},
@@ -44,9 +44,6 @@ func timeFirst(x *Tensor, batchFirst bool) *Tensor {
 // batch_first, dropout, train, bidirectional, batch_sizes, dropout_state) -> output, hy, cy, reserve, weight_buf.
 func (k *Kernels) rnn(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	s := newRNN(c, x, 6)
 	k.dnnOn[k.thread] = true
 	if s.Dropout && !k.dropout { // get_dropout_state keeps one for each device, for good
@@ -66,9 +63,6 @@ func (k *Kernels) rnn(c *Call) {
 // grad_cy, mode, ...) -> the gradients of input, hx, cx and the weights, which are views of one block.
 func (k *Kernels) rnnBackward(c *Call) {
 	x, y := c.tensor(0), c.tensor(6)
-	if x == nil || y == nil {
-		return
-	}
 	s := newRNN(c, x, 10)
 	k.dnnOn[k.thread] = true
 	batchFirst := c.flag(14)

@@ -1,27 +1,25 @@
 package kernels
 
-import "slices"
-
 // atenSorts are the operators that sort, select and count. Those of CUB take temporary storage that follows from its
 // source; that of 8-byte keys was measured (radixSortTemp).
 var atenSorts = []operator{
-	{"sort", (*Kernels).sort}, // cuda/Sort.cpp, cuda/SortStable.cu
-	{"argsort", (*Kernels).sort},
-	{"topk", (*Kernels).topK}, // cuda/TensorTopK.cpp
+	{"sort", on((*Kernels).sort, 0)}, // cuda/Sort.cpp, cuda/SortStable.cu
+	{"argsort", on((*Kernels).sort, 0)},
+	{"topk", on((*Kernels).topK, 0)}, // cuda/TensorTopK.cpp
 	{"kthvalue", nil},
-	{"median", (*Kernels).median}, // cuda/Sorting.cpp
-	{"nanmedian", (*Kernels).median},
+	{"median", on((*Kernels).median, 0)}, // cuda/Sorting.cpp
+	{"nanmedian", on((*Kernels).median, 0)},
 	{"median.dim", nil},
 	{"nanmedian.dim", nil},
-	{"_unique2", (*Kernels).unique}, // cuda/UniqueCub.cu
-	{"_unique", (*Kernels).unique},
-	{"unique_consecutive", (*Kernels).uniqueConsecutive},
-	{"nonzero", (*Kernels).nonzero}, // cuda/Nonzero.cu
-	{"masked_select", (*Kernels).maskedSelect},
-	{"torchvision::nms", (*Kernels).nms},    // torchvision/csrc/ops/cuda/nms_kernel.cu
-	{"multinomial", (*Kernels).multinomial}, // Distributions.cpp, cuda/MultinomialKernel.cu
-	{"bincount", (*Kernels).histogram},      // cuda/SummaryOps.cu
-	{"histc", (*Kernels).histogram},
+	{"_unique2", on((*Kernels).unique, 0)}, // cuda/UniqueCub.cu
+	{"_unique", on((*Kernels).unique, 0)},
+	{"unique_consecutive", on((*Kernels).uniqueConsecutive, 0)},
+	{"nonzero", on((*Kernels).nonzero, 0)}, // cuda/Nonzero.cu
+	{"masked_select", on((*Kernels).maskedSelect, 1)},
+	{"torchvision::nms", on((*Kernels).nms, 0, 1)}, // torchvision/csrc/ops/cuda/nms_kernel.cu
+	{"multinomial", on((*Kernels).multinomial, 0)}, // Distributions.cpp, cuda/MultinomialKernel.cu
+	{"bincount", on((*Kernels).histogram, 0)},      // cuda/SummaryOps.cu
+	{"histc", on((*Kernels).histogram, 0)},
 	{"randperm", (*Kernels).randperm}, // cuda/Randperm.cu
 }
 
@@ -54,12 +52,7 @@ func sorted(c *Call) int {
 
 func (k *Kernels) sort(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
-	for i := range c.Results {
-		k.makes(i)
-	}
+	k.makesAll(c)
 	k.sortInto(x, sorted(c))
 }
 
@@ -94,17 +87,13 @@ func (k *Kernels) sortInto(x *Tensor, dim int) {
 		k.scratch(x.Bytes() + x.as(8)) // a segmented sort: keys and values once more
 		hold = append(hold, places)
 	}
-	slices.Reverse(hold)
-	k.give(hold...)
+	k.giveBack(hold)
 }
 
 // topK is topk(self, k, dim, largest, sorted). Long slices are searched by several blocks, which count digits: 256
 // counts of 2 bytes for each block of 1,024 to 16,384 elements. Results of more than smallSort are sorted apart.
 func (k *Kernels) topK(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makes(0, 1)
 	dim := -1
 	if c.arg(2).Set {
@@ -137,24 +126,17 @@ func severalBlocks(slices, n int64) bool {
 // median sorts everything and takes one element.
 func (k *Kernels) median(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	flat := NewTensor(x.DType, []int64{x.Elements}, []int64{1}, false)
 	hold := []int{k.copyTo(x, RowMajor), k.take(x.Bytes()), k.take(x.as(8))}
 	k.sortInto(flat, 0)
 	k.makes(0)
-	slices.Reverse(hold)
-	k.give(hold...)
+	k.giveBack(hold)
 }
 
 // unique is _unique2(self, sorted, return_inverse, return_counts) or _unique: sorted with their places where the
 // inverse is wanted. Values and counts keep the storage of as many elements as there are in all.
 func (k *Kernels) unique(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	hold := []int{k.copyTo(x, RowMajor), k.take(x.Bytes())}
 	if !c.flag(2) {
 		k.scratch(pairsTemp(x.Elements, x.Elem, 0))
@@ -174,9 +156,6 @@ func (k *Kernels) unique(c *Call) {
 // uniqueConsecutive is unique_consecutive(self, return_inverse, return_counts), which does not sort.
 func (k *Kernels) uniqueConsecutive(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	hold := []int{k.copyTo(x, RowMajor)}
 	if c.flag(1) {
 		k.makes(1)
@@ -196,17 +175,15 @@ func (k *Kernels) distinct(c *Call, x *Tensor, hold []int) {
 	}
 	k.scratch(scanTemp(x.Elements))
 	k.give(length)
-	slices.Reverse(hold)
-	k.give(hold...)
+	k.giveBack(hold)
 }
 
 // nonzero counts first, and then selects: both by CUB, with temporary storage that follows from its source (a partial
 // sum for each block that fits the GPU, a state for each tile) and was not measured. It is a hundredth of the input at
 // most.
 func (k *Kernels) nonzero(c *Call) {
-	if x := c.tensor(0); x != nil {
-		k.places(x, func() { k.makes(0) })
-	}
+	x := c.tensor(0)
+	k.places(x, func() { k.makes(0) })
 }
 
 // places finds what is not zero; result allocates what they are written to.
@@ -223,9 +200,6 @@ func (k *Kernels) places(x *Tensor, result func()) {
 // results.
 func (k *Kernels) maskedSelect(c *Call) {
 	mask := c.tensor(1)
-	if mask == nil {
-		return
-	}
 	found := -1
 	k.places(mask, func() { found = k.take(saturate(8, c.result(0).Elements, int64(len(mask.Shape)))) })
 	k.makes(0)
@@ -236,9 +210,6 @@ func (k *Kernels) maskedSelect(c *Call) {
 // box a bit for each other one in words of 64, and which are kept, by which their places are selected.
 func (k *Kernels) nms(c *Call) {
 	boxes, scores := c.tensor(0), c.tensor(1)
-	if boxes == nil || scores == nil {
-		return
-	}
 	n := scores.Elements
 	values, order := k.take(scores.Bytes()), k.take(saturate(n, 8))
 	k.sortInto(scores, 0)
@@ -259,14 +230,10 @@ func (k *Kernels) nms(c *Call) {
 // these summed up.
 func (k *Kernels) multinomial(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makes(0)
 	if c.flag(2) && c.int(1) > 1 {
 		hold := []int{k.take(x.Bytes()), k.take(x.Bytes()), k.take(x.Bytes())}
-		slices.Reverse(hold)
-		k.give(hold...)
+		k.giveBack(hold)
 		return
 	}
 	noise := k.take(x.Bytes())
@@ -280,9 +247,6 @@ func (k *Kernels) multinomial(c *Call) {
 // 512 elements may count in a row of its own.
 func (k *Kernels) histogram(c *Call) {
 	x := c.tensor(0)
-	if x == nil {
-		return
-	}
 	k.makes(0)
 	if bins := c.result(0).Elements; bins >= 100 && bins < 1000 {
 		k.give(k.guess(0, saturate(ceilDiv(x.Elements, 512), c.result(0).Bytes())))
@@ -302,6 +266,5 @@ func (k *Kernels) randperm(c *Call) {
 	}
 	hold := []int{k.take(y.Bytes()), k.take(y.as(keys)), k.take(y.as(keys))}
 	k.scratch(pairsTemp(y.Elements, keys, y.Elem))
-	slices.Reverse(hold)
-	k.give(hold...)
+	k.giveBack(hold)
 }

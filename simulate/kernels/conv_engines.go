@@ -62,11 +62,10 @@ const (
 )
 
 const (
-	tileBytes   = 128 * 128 * 4 // a partial tile of 128 x 128 sums
-	convNotes   = 256           // what engines with partial sums note down besides, about
-	groupsOnce  = 8             // groups that run at once
-	impossible  = int64(-1)     // the engine cannot run this pass
-	largestTile = 4             // kinds of tiles of extraShared
+	tileBytes  = 128 * 128 * 4 // a partial tile of 128 x 128 sums
+	convNotes  = 256           // what engines with partial sums note down besides, about
+	groupsOnce = 8             // groups that run at once
+	impossible = int64(-1)     // the engine cannot run this pass
 )
 
 // bytes returns the workspace of an engine, or 0 where it cannot run.

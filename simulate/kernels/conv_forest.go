@@ -30,15 +30,13 @@ type convForest struct {
 }
 
 const (
-	convPasses     = 3
-	convKinds      = 2 * 2 * convPasses
-	convFigures    = len(convFeatures{})
-	maxConvEngines = 255 // of one forest
-	maxConvTrees   = 64
-	maxConvLimits  = 63 // of one figure
-	maxConvNodes   = 1 << 24
-	convDoubts     = 8 // the last trees have grown on three quarters of the convolutions each
-	convHashBits   = 28
+	convPasses   = 3
+	convKinds    = 2 * 2 * convPasses
+	convFigures  = len(convFeatures{})
+	maxConvTrees = 64
+	maxConvNodes = 1 << 24
+	convDoubts   = 8 // the last trees have grown on three quarters of the convolutions each
+	convHashBits = 28
 )
 
 // convForestFile is generated, by

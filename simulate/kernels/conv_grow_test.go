@@ -6,6 +6,11 @@ import (
 	"sync"
 )
 
+const (
+	maxConvEngines = 255 // of one forest
+	maxConvLimits  = 63  // of one figure
+)
+
 // convLimits are what the figures are compared with, ascending for each.
 type convLimits [convFigures][]float32
 

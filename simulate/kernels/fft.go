@@ -31,11 +31,10 @@ type fftPlan struct {
 }
 
 const (
-	wholeKernels = 2048  // the lengths up to this were all measured
-	sharedMemory = 8192  // complex numbers, which one kernel holds whatever the factors up to 7
-	widestKernel = 28800 // beyond it no length has one kernel
-	allStrided   = 300   // the lengths up to this were measured with numbers that lie apart
-	fftAlignment = 1024  // of one of several parts of a work area
+	wholeKernels = 2048 // the lengths up to this were all measured
+	sharedMemory = 8192 // complex numbers, which one kernel holds whatever the factors up to 7
+	allStrided   = 300  // the lengths up to this were measured with numbers that lie apart
+	fftAlignment = 1024 // of one of several parts of a work area
 )
 
 // kernelLengths are the lengths with a kernel of their own, or those without.
