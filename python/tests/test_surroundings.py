@@ -99,6 +99,29 @@ def test_what_goes_to_the_meta_device_has_no_values(tmp_path: Path) -> None:
         assert hessians.is_cuda
 
 
+def test_zero_tensors_of_derivatives_take_nothing_and_stay_on_the_gpu(tmp_path: Path) -> None:
+    """A Hessian in vmap reshapes them; PyTorch's view of one on fake tensors is on the meta device."""
+    path = tmp_path / "x.mrec"
+    with memestimate.record(path):
+        zero = torch._efficientzerotensor((1024, 4), device="cuda")
+        for view in (zero.view(4, -1), zero.reshape(-1), zero.as_strided((2, 4), (4, 1))):
+            assert view.is_cuda
+            assert view._is_zerotensor()
+        weight = torch.ones(3, 3, device="cuda", requires_grad=True)
+        x = torch.ones(5, 3, device="cuda")
+        torch.func.vmap(torch.func.hessian(lambda z: torch.nn.functional.linear(z, weight).tanh().sum()))(
+            x
+        ).sum().backward()
+        assert weight.grad is not None
+    recording = Recording(path)
+    made = dict(event[:2] for event in recording.of("alloc"))
+    zeros = [
+        int(result.split(":")[0]) for _, _, results, *_ in recording.calls("_efficientzerotensor") for result in results
+    ]
+    assert len(zeros) > 4
+    assert {made[number] for number in zeros} == {0}
+
+
 def test_attributes_of_parameters_are_kept(tmp_path: Path) -> None:
     """As where `Module._apply` writes the data of the same object; FSDP1 keeps its shards' sizes so."""
     net = nn.Linear(3, 4)

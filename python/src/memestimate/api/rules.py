@@ -30,6 +30,7 @@ from ..ops import (
     products,
     rnn,
     sums,
+    zeros,
 )
 from ..ops.sparse import compressed, coo, scaled, shapes
 from ..pretend import (
@@ -61,7 +62,7 @@ _HANDLERS = merged(
     family.handles
     for family in (
         *(attention, bilinear, compressed, coo, copies, cudnn, explicit, grouped, layouts, norms, products, questions),
-        *(rnn, scaled, shapes, sums),
+        *(rnn, scaled, shapes, sums, zeros),
     )
 )
 
@@ -111,7 +112,14 @@ RULES = Rules(
             flex.install,
             attention.install,
         ),
-        *(composites.install, subclasses.install, bitsandbytes.install, deepspeed.install, triton.install),
+        *(
+            composites.install,
+            zeros.install,
+            subclasses.install,
+            bitsandbytes.install,
+            deepspeed.install,
+            triton.install,
+        ),
         *(batches.install, nvml.install),
         shorter.install,
     ),
