@@ -15,25 +15,27 @@ import (
 	"github.com/memestimate/memestimate/test/must"
 )
 
-// TestAddingAnOperator follows docs/contributing.md in a copy of the module: the rows and the lines of tests that
-// it shows for a made-up operator of ONNX and one of ATen are put where it says, and the tests of these tables pass.
-// Without a line they fail.
+// TestAddingAnOperator follows docs/contributing.md in a copy of the module: it adds the rows and the lines that the page
+// shows for a made-up operator where the page says, and the tests of these tables pass. Without the lines they fail.
 func TestAddingAnOperator(t *testing.T) {
-	shown := must.Read(t, "../docs/contributing.md")
-	var rows []string // one line each
-	for _, m := range regexp.MustCompile("(?m)^```(?:go|text)\n(.*)\n```$").FindAllStringSubmatch(string(shown), -1) {
-		rows = append(rows, m[1])
+	_, page, _ := strings.Cut(string(must.Read(t, "../docs/contributing.md")), "\n## A new ONNX operator\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	rows := regexp.MustCompile(`(?m)^(\{.*\},) +// (estimate/.*\.go)$`).FindAllStringSubmatch(page, -1)
+	lines := regexp.MustCompile("\n```text\n(.*)\n(.*)\n```\n").FindStringSubmatch(page)
+	if len(rows) != 4 || lines == nil {
+		t.Fatalf("docs/contributing.md shows other rows: %q, or other lines: %q", rows, lines)
 	}
-	const anotherKind = `{"squash", 1, 1, TakesNumbers | Nonlinearity, nil},` // of a call that takes something else
-	if !slices.Contains(rows, anotherKind) || len(rows) != 6 {
-		t.Fatalf("docs/contributing.md shows other rows: %q", rows)
+	tables := map[string]string{
+		"estimate/shape/activation.go":    "var activationFamily = family{\"\", []op{\n",
+		"estimate/recover/nodes.go":       "var nodeRows = []nodeRow{\n",
+		"estimate/torch/ops_pointwise.go": "var pointwiseOps = []op{\n",
+		"estimate/program/schema.go":      "var operators = index([]Operator{\n",
 	}
-	rows = slices.DeleteFunc(rows, func(row string) bool { return row == anotherKind })
 	to := t.TempDir()
 	copyModule(t, "..", to)
 	put := func(file, behind, row string) {
 		t.Helper()
-		path := filepath.Join(to, "estimate", file)
+		path := filepath.Join(to, file)
 		data, err := os.ReadFile(path)
 		before, after, ok := strings.Cut(string(data), behind)
 		if err != nil || !ok {
@@ -47,15 +49,19 @@ func TestAddingAnOperator(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	put("shape/activation.go", "var activationFamily = family{\"\", []op{\n", rows[0])
-	put("recover/nodes.go", "var nodeRows = []nodeRow{\n", rows[2])
-	put("torch/ops_pointwise.go", "var pointwiseOps = []op{\n", rows[3])
+	for _, row := range rows {
+		table := tables[row[2]]
+		if table == "" {
+			t.Fatalf("docs/contributing.md adds to %s, of which this test knows no table", row[2])
+		}
+		put(row[2], table, row[1])
+	}
 	out, err := tests()
 	if err == nil || strings.Count(out, "Squash") != 2 {
 		t.Errorf("rows without lines: %v, wanted a failure of each table\n%s", err, out)
 	}
-	put("shape/testdata/ops/activation.txt", "", rows[1])
-	put("torch/testdata/unary.txt", "", rows[4])
+	put("estimate/shape/testdata/ops/activation.txt", "", lines[1])
+	put("estimate/torch/testdata/unary.txt", "", lines[2])
 	if out, err := tests(); err != nil {
 		t.Errorf("rows with their lines: %v\n%s", err, out)
 	}
