@@ -8,7 +8,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
@@ -195,34 +194,6 @@ func TestConvHeldOut(t *testing.T) {
 		}
 	}
 	by.report(t)
-}
-
-// The forests reproduce what they have grown on, this well and no worse: a fixed eighth of
-// it. What counts are the held-out figures in testdata/README.md.
-func TestConvWorkspaces(t *testing.T) {
-	by := tallies{}
-	samples, _ := readConvSamples(t, everyConv(8))
-	for _, s := range samples {
-		f := convForests[s.work.convKind()]()
-		c := s.chosen(&f)
-		if p := s.shape.Plan(s.pass, 0, gpu.Default()); p.Bytes != c.bytes || p.Most != c.most {
-			t.Fatalf("%+v takes %d, at most %d; its forest says %d and %d", s.shape, p.Bytes, p.Most, c.bytes, c.most)
-		}
-		by.add(s, c)
-	}
-	by.report(t)
-	for k, v := range by {
-		share := 0.98
-		if strings.HasPrefix(k, "random") { // more varied
-			share = 0.93
-		}
-		if v.share() < share {
-			t.Errorf("%s: within 10 %% for %.3f", k, v.share())
-		}
-		if v.n > 1000 && v.off > 0.08*v.want { // of few a single one decides
-			t.Errorf("%s: %.3f of the bytes are wrong", k, v.off/v.want)
-		}
-	}
 }
 
 // Nonsense must not panic or overflow; what is no convolution takes nothing.
