@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	cellsSample = flag.Int("cells.sample", 8, "TestCells takes every so many graphs; -every takes all")
+	cellsSample = flag.Int("cells.sample", 8, "TestCells takes every so many graphs; -every and CI take all")
 	cellsOnly   = flag.String("cells.only", "", "TestCells takes only cases whose name contains this")
 	cellsOut    = flag.String("cells.out", "", "TestCells writes the figures of each case to this file")
 	cellsWrite  = flag.Bool("cells.write", false, "TestCells writes testdata/cells.md")
@@ -255,7 +255,7 @@ const judgedFrom = 20
 // the errors with those of an earlier program: by how the model came, mode and precision.
 func TestCells(t *testing.T) {
 	sample := *cellsSample
-	if *everyCase || *cellsFreeze || *cellsWrite || *cellsOnly != "" {
+	if *everyCase || os.Getenv("CI") != "" || *cellsFreeze || *cellsWrite || *cellsOnly != "" {
 		sample = 1
 	}
 	took := func(name string) bool {

@@ -27,15 +27,3 @@ func TestCrewPanics(t *testing.T) {
 	}()
 	c.end()
 }
-
-func TestCrewWithoutPanic(t *testing.T) {
-	var c group
-	var done atomic.Int32
-	for range 3 {
-		c.do(func() { done.Add(1) })
-	}
-	c.end()
-	if done.Load() != 3 {
-		t.Errorf("%d of 3 done", done.Load())
-	}
-}

@@ -60,17 +60,6 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// BenchmarkWays simulates all ways of a transformer of 24 layers.
-func BenchmarkWays(b *testing.B) {
-	bound, err := Bind(openModel(b, "qwen2_0_5b", formOf("qwen2_0_5b")), Options{Batch: 4})
-	must.OK(b, err)
-	for b.Loop() {
-		if _, err := bound.Ways(Step{}, 24<<30, Safe); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // Under a cap of the device's memory, sets of blocks were run on a GPU: the step survives and reserves what is simulated,
 // within 1 %.
 func TestCheckpointSetsMeasured(t *testing.T) {
