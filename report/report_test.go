@@ -230,23 +230,6 @@ func TestModelSizeName(t *testing.T) {
 	}
 }
 
-// Narrow lines cut names, not numbers.
-func TestNarrowText(t *testing.T) {
-	r := fake(3, []string{strings.Repeat("encoder.", 20)})
-	var wide, narrow bytes.Buffer
-	must.OK(t, Text(&wide, r, 0))
-	must.OK(t, Text(&narrow, r, 80))
-	longest := 0
-	for line := range strings.Lines(narrow.String()) {
-		if line[0] == ' ' || line[0] >= '0' && line[0] <= '9' {
-			longest = max(longest, len(line)-1)
-		}
-	}
-	if longest > 80 || !strings.Contains(narrow.String(), "...") || wide.Len() <= narrow.Len() {
-		t.Errorf("lines of %d bytes:\n%s", longest, narrow.String())
-	}
-}
-
 // Long tables look as short ones do.
 func TestTextDirectly(t *testing.T) {
 	for _, footer := range [][]string{nil, {"", "total", "", "", "12", "1.00"}} {
