@@ -29,6 +29,8 @@ import (
 const (
 	memoryBase   = 64_000_000
 	memoryFactor = 24
+	// aloneEnv marks the process of a test that measures what its own process takes.
+	aloneEnv = "MEMESTIMATE_TEST_ALONE"
 	// No command of the catalogue works for longer on one of its files.
 	longestWork = 30 * time.Second
 )

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,4 +207,10 @@ func (w written) run(mayLeave bool, what string, by ...string) (old bool) {
 		}
 	}
 	return old
+}
+
+// cameAbout reports whether strace says that the fault came about.
+func cameAbout(traced string, f fault) bool {
+	return strings.Contains(traced, "(INJECTED)") || strings.Contains(traced, "--- "+strings.TrimPrefix(f.what,
+		"signal=")) || strings.Contains(traced, "killed by")
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
@@ -213,4 +214,11 @@ func copiesOfViews(n int) []byte {
 		g.Nodes = append(g.Nodes, view)
 	}
 	return Model{Opset: 17, Graph: g}.Bytes()
+}
+
+// actsOnTerminals returns where a character is that does more than show in a terminal, or -1.
+func actsOnTerminals(s string) int {
+	return strings.IndexFunc(s, func(r rune) bool {
+		return r != '\n' && (unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
+	})
 }

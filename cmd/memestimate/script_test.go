@@ -39,7 +39,10 @@ func withProgram(tests func() int) (code int) {
 		fmt.Fprintf(os.Stderr, "%v: %s", err, out)
 		return 1
 	}
-	if err := cmp.Or(install(linked, program), os.Remove(linked), os.Setenv(programEnv, program),
+	// What the linker has just written lies in the page cache in large pieces, which count as resident as a whole where a
+	// byte of them is touched: 14 MB more than of a file that was copied.
+	data, err := os.ReadFile(linked)
+	if err := cmp.Or(err, os.WriteFile(program, data, 0o755), os.Remove(linked), os.Setenv(programEnv, program),
 		os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
