@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -29,30 +30,46 @@ import (
 // For people: go test -tags builds ./report/web -run Accessible -screenshots DIR.
 var screenshots = flag.String("screenshots", "", "the folder to write screenshots to")
 
+// built has the page, index.html, and the same program for this machine, memestimate, which all tests share.
+var built string
+
+func TestMain(m *testing.M) { os.Exit(withBuilt(m.Run)) }
+
+func withBuilt(tests func() int) int {
+	dir, err := os.MkdirTemp("", "memestimate-web")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built = dir
+	builds := [][]string{{"build", "-o", filepath.Join(dir, "memestimate"), "./cmd/memestimate"}}
+	if os.Getenv("MEMESTIMATE_PAGE") == "" {
+		builds = append(builds, []string{"run", "./report/web/build", "-o", filepath.Join(dir, "index.html")})
+	}
+	for _, args := range builds {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = filepath.Join("..", "..")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %s", err, out)
+			return 1
+		}
+	}
+	return tests()
+}
+
 // A browser shows the page from disk.
 type browser struct {
 	t       *testing.T
 	ctx     context.Context
-	program string // the same program for this machine
+	program string
 	dir     string
 }
 
 func newBrowser(t *testing.T) *browser {
 	exe := chromium.Path(t)
-	b := &browser{t: t, dir: t.TempDir()}
-	page := os.Getenv("MEMESTIMATE_PAGE") // one that is built already
-	if page == "" {
-		page = filepath.Join(b.dir, "index.html")
-		build := exec.Command("go", "run", "./report/web/build", "-o", page)
-		build.Dir = "../.."
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	b.program = filepath.Join(b.dir, "memestimate")
-	if out, err := exec.Command("go", "build", "-o", b.program, "../../cmd/memestimate").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	b := &browser{t: t, dir: t.TempDir(), program: filepath.Join(built, "memestimate")}
+	page := cmp.Or(os.Getenv("MEMESTIMATE_PAGE"), filepath.Join(built, "index.html"))
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox,
 		chromedp.WindowSize(1200, 900))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
@@ -131,11 +148,15 @@ func (b *browser) ask(args []string, path string) (stdout, stderr string, code i
 	return out.Stdout, out.Stderr, out.Code
 }
 
-// Every built-in model, dropped as a file: the figures are those of the program to the byte.
+// Built-in models, dropped as files, each sixth or with MEMESTIMATE_TESTS=every all: the figures are those of the program
+// to the byte.
 func TestModels(t *testing.T) {
 	b := newBrowser(t)
 	slow := 0
-	for _, name := range models.Names() {
+	for i, name := range models.Names() {
+		if i%6 > 0 && os.Getenv("MEMESTIMATE_TESTS") != "every" {
+			continue
+		}
 		data, err := models.Open(name)
 		must.OK(t, err)
 		path := filepath.Join(b.dir, name+".onnx")
