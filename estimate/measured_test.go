@@ -165,3 +165,12 @@ func readModel(t testing.TB, b []byte, path string) *onnxload.Model {
 	must.OK(t, err)
 	return m
 }
+
+// at returns the value below which a share of the values lie.
+func at(values []float64, share float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	values = slices.Sorted(slices.Values(values))
+	return values[min(int(share*float64(len(values))), len(values)-1)]
+}

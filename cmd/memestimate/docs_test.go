@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/gate/budget"
 	"github.com/memestimate/memestimate/test/must"
 )
@@ -196,5 +200,94 @@ func TestDocsPullRequests(t *testing.T) {
 	}
 	if !slices.ContainsFunc(files, func(s string) bool { return strings.Contains(s, "- id: memestimate\n") }) {
 		t.Error("no entry for pre-commit")
+	}
+}
+
+// docs/operators.md lists the operators that the tables have; -update-readme writes it anew.
+func TestOperatorsPage(t *testing.T) {
+	const path = "../../docs/operators.md"
+	var want strings.Builder
+	want.WriteString(strings.ReplaceAll(`# Operators
+
+The ONNX operators whose shapes are known, with the versions from which their rows hold. This page is written by
+'go test ./cmd/memestimate -run OperatorsPage -update-readme', and [contributing.md](contributing.md) adds to it.
+
+| domain | operator | from version |
+|---|---|---|
+`, "'", "`"))
+	for _, op := range shape.Operators() {
+		since := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(op.Since), "[]")), ", ")
+		fmt.Fprintf(&want, "| %s | %s | %s |\n", cmp.Or(op.Domain, "ai.onnx"), op.Name, since)
+	}
+	if *updateReadme {
+		must.Write(t, path, []byte(want.String()))
+	}
+	got := must.Read(t, path)
+	if string(got) != want.String() {
+		t.Errorf("%s is out of date: go test ./cmd/memestimate -run OperatorsPage -update-readme", path)
+	}
+	if n := len(shape.Operators()); n < 200 {
+		t.Errorf("%d operators", n)
+	}
+}
+
+var updateReadme = flag.Bool("update-readme", false, "write the outputs in README.md anew")
+
+const readme = "../../README.md"
+
+// An example is a command in a page, and the output that it shows there.
+type example struct {
+	command string
+	output  []string
+	line    int
+}
+
+// consoleExamples finds the commands in the blocks marked as console.
+func consoleExamples(lines []string) (out []example) {
+	inside := false
+	for i, l := range lines {
+		switch {
+		case l == "```console":
+			inside = true
+		case l == "```":
+			inside = false
+		case !inside:
+		case strings.HasPrefix(l, "$ "):
+			out = append(out, example{command: l[2:], line: i + 1})
+		default:
+			x := &out[len(out)-1]
+			x.output = append(x.output, l)
+		}
+	}
+	return out
+}
+
+// matches compares output with a pattern in which "..." stands for any lines.
+func matches(pattern, got []string) bool {
+	if len(pattern) == 0 {
+		return len(got) == 0
+	}
+	if pattern[0] == "..." {
+		for i := range len(got) + 1 {
+			if matches(pattern[1:], got[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(got) > 0 && pattern[0] == got[0] && matches(pattern[1:], got[1:])
+}
+
+// The README is short, and names every command.
+func TestReadmeNamesCommands(t *testing.T) {
+	text := must.Read(t, readme)
+	if n := strings.Count(string(text), "\n"); n >= 120 {
+		t.Errorf("%s has %d lines", readme, n)
+	}
+	for _, c := range rootCommand(&env{}, subcommands()).Commands() {
+		if name := "`" + c.CommandPath(); !strings.Contains(string(text), name+"`") &&
+			!strings.Contains(string(text), name+" ") {
+			t.Errorf("%s does not name %q", readme, c.CommandPath())
+		}
 	}
 }

@@ -6,10 +6,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // try runs the program on args and returns what it wrote and its exit code.
@@ -118,4 +123,79 @@ func lacking(t *testing.T, what string) {
 		t.Fatal(what)
 	}
 	t.Skip(what)
+}
+
+// A command line builds the subcommand that it names, and no other; help, whatever stands before it, lists them all.
+func TestAskedCommands(t *testing.T) {
+	all := subcommands()
+	for _, c := range all {
+		if built := c.build(&env{}).Name(); built != c.name {
+			t.Errorf("%s is asked for as %q", built, c.name)
+		}
+		asked := askedCommands([]string{c.name, "--help"})
+		if len(asked) != 1 || asked[0].name != c.name {
+			t.Errorf("%s needs %d commands", c.name, len(asked))
+		}
+	}
+	for _, line := range [][]string{nil, {"--batch", "8", "fit", "resnet50"}, {"help", "fit"}, {"fot", "resnet50"},
+		{"completion", "bash"}, {"__complete", "fi"}} {
+		if n := len(askedCommands(line)); n != len(all) {
+			t.Errorf("%q needs %d commands, want all %d", line, n, len(all))
+		}
+	}
+	if n := len(askedCommands([]string{"resnet50", "--batch", "8"})); n != 0 {
+		t.Errorf("a built-in model needs %d commands", n)
+	}
+	want, _, _ := try(t, "--help-all")
+	if got, _, code := try(t, "resnet50", "--help-all"); got != want || code != exitOK {
+		t.Errorf("behind a model: exit code %d, and other help than --help-all:\n%s", code, got)
+	}
+}
+
+// Guesses are weighed, each by another run, for those outputs that show them, and for no others.
+func TestGuessesAreWeighedWhereShown(t *testing.T) {
+	var s settings
+	s.flags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	s.batch = 2
+	e := &env{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard,
+		getenv: func(string) string { return "" }}
+	r, err := s.estimate(e, "table", resolve("resnet18"))
+	must.OK(t, err)
+	for _, g := range r.Guesses {
+		if g.Made {
+			t.Errorf("%s is weighed for a table of layers", g.Name)
+		}
+	}
+	for _, args := range [][]string{{"--full"}, {"--format", "markdown"}, {"--format", "json"}, {"--format", "html"}} {
+		out, stderr, code := try(t, append([]string{"resnet18", "--batch", "2"}, args...)...)
+		if code != exitOK || !strings.Contains(out, "activation-in-place") {
+			t.Errorf("%v: exit code %d, and no guess is shown: %s", args, code, stderr)
+		}
+	}
+}
+
+// Blocks that one call makes share their lines: a recording of 2 MB has 600,000 blocks.
+func TestLinesAreShared(t *testing.T) {
+	in := resolve(filepath.Join("..", "..", "recording", "testdata", "net.b8.mrec"))
+	rec, err := in.recording(&env{})
+	must.OK(t, err)
+	r, err := estimate.Recorded(rec, estimate.Options{Step: &estimate.Step{Record: true}})
+	must.OK(t, err)
+	of, shared := about(r.Simulation), 0
+	first := map[string]*string{}
+	for block := range r.Simulation.Timeline().Blocks {
+		lines := of(block)
+		if len(lines) == 0 {
+			continue
+		}
+		switch key := strings.Join(lines, "\n"); first[key] {
+		case nil:
+			first[key] = &lines[0]
+		case &lines[0]:
+			shared++
+		}
+	}
+	if len(first) < 10 || shared < 20 {
+		t.Errorf("%d texts, and %d blocks share one", len(first), shared)
+	}
 }

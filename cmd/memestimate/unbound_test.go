@@ -1,52 +1,55 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/onnxload"
+	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
 // relus is a model of one Relu for each input.
-func relus(in ...onnxtest.Value) []byte {
-	g := onnxtest.Graph{In: in}
+func relus(in ...Value) []byte {
+	g := Graph{In: in}
 	for i, v := range in {
 		out := fmt.Sprint("y", i)
-		g.Nodes = append(g.Nodes, onnxtest.Op("Relu", v.Name, out))
-		g.Out = append(g.Out, onnxtest.Value{Name: out})
+		g.Nodes = append(g.Nodes, Op("Relu", v.Name, out))
+		g.Out = append(g.Out, Value{Name: out})
 	}
-	return onnxtest.Model{Graph: g}.Bytes()
+	return Model{Graph: g}.Bytes()
 }
 
 // The command that a hint proposes for open dimensions works, whatever a batch binds in the model: one is proposed for
 // every model that any command line could estimate.
 func TestHintsCloseEveryDimension(t *testing.T) {
 	t.Chdir(t.TempDir())
-	float := onnxtest.Float
+	float := Float
 	for _, tt := range []struct {
 		name string
-		in   []onnxtest.Value
+		in   []Value
 		want string // of the main command
 		fit  string // of fit
 	}{
-		{"m.onnx", []onnxtest.Value{float("x", "N", "seq", 3)}, "m.onnx --batch 8 --dim seq=128",
+		{"m.onnx", []Value{float("x", "N", "seq", 3)}, "m.onnx --batch 8 --dim seq=128",
 			"m.onnx --memory=2.00GiB --dim seq=128"},
-		{"m.onnx", []onnxtest.Value{float("x", "seq", "batch", 64)}, "m.onnx --batch 8 --dim seq=128",
+		{"m.onnx", []Value{float("x", "seq", "batch", 64)}, "m.onnx --batch 8 --dim seq=128",
 			"m.onnx --memory=2.00GiB --dim seq=128"},
-		{"m.onnx", []onnxtest.Value{float("x", "s0", 3), float("y", "s1")}, "m.onnx --batch 8 --dim s1=128",
+		{"m.onnx", []Value{float("x", "s0", 3), float("y", "s1")}, "m.onnx --batch 8 --dim s1=128",
 			"m.onnx --memory=2.00GiB --dim s1=128"},
-		{"m.onnx", []onnxtest.Value{float("x", "a", "b"), float("y", "b", "c")}, "m.onnx --batch 8 --dim c=128",
+		{"m.onnx", []Value{float("x", "a", "b"), float("y", "b", "c")}, "m.onnx --batch 8 --dim c=128",
 			"m.onnx --memory=2.00GiB --dim c=128"},
-		{"m.onnx", []onnxtest.Value{float("x", nil, 3)}, "m.onnx --batch 8", ""},
-		{"m.onnx", []onnxtest.Value{float("x", "seq", nil)}, "m.onnx --batch 8 --input x=8x128", ""},
-		{"m.onnx", []onnxtest.Value{float("x", "N", "past+1", nil), float("p", "N", "past")},
+		{"m.onnx", []Value{float("x", nil, 3)}, "m.onnx --batch 8", ""},
+		{"m.onnx", []Value{float("x", "seq", nil)}, "m.onnx --batch 8 --input x=8x128", ""},
+		{"m.onnx", []Value{float("x", "N", "past+1", nil), float("p", "N", "past")},
 			"m.onnx --batch 8 --dim past=128 --input x=8x129x128", ""},
-		{"m.onnx", []onnxtest.Value{float("x", "a", "b", "c"), float("y", "b", "a", nil)},
+		{"m.onnx", []Value{float("x", "a", "b", "c"), float("y", "b", "a", nil)},
 			"m.onnx --dim a=128 --dim b=128 --dim c=128 --input y=128x128x128", ""},
-		{"m.onnx", []onnxtest.Value{float("x", 4, nil), float("y", 4, "q")}, "m.onnx --dim q=128 --input x=4x128", ""},
-		{"-m.onnx", []onnxtest.Value{float("x", "N", "q")}, "./-m.onnx --batch 8 --dim q=128",
+		{"m.onnx", []Value{float("x", 4, nil), float("y", 4, "q")}, "m.onnx --dim q=128 --input x=4x128", ""},
+		{"-m.onnx", []Value{float("x", "N", "q")}, "./-m.onnx --batch 8 --dim q=128",
 			"./-m.onnx --memory=2.00GiB --dim q=128"},
 	} {
 		write(t, tt.name, string(relus(tt.in...)))
@@ -74,9 +77,9 @@ func TestHintsCloseEveryDimension(t *testing.T) {
 // A file may have thousands of open dimensions. The hint says what they are called, how many there are, and what lists
 // them.
 func TestHintOfManyDimensions(t *testing.T) {
-	var in []onnxtest.Value
+	var in []Value
 	for i := range 3000 {
-		in = append(in, onnxtest.Float(fmt.Sprint("x", i), fmt.Sprint("a", i), fmt.Sprint("a", i+1), 3))
+		in = append(in, Float(fmt.Sprint("x", i), fmt.Sprint("a", i), fmt.Sprint("a", i+1), 3))
 	}
 	file := filepath.Join(t.TempDir(), "m.onnx")
 	write(t, file, string(relus(in...)))
@@ -93,7 +96,7 @@ func TestHintOfManyDimensions(t *testing.T) {
 // What else was typed is in the hint as well.
 func TestHintsKeepFlags(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "m.onnx", string(relus(onnxtest.Float("x", "N", "q"))))
+	write(t, "m.onnx", string(relus(Float("x", "N", "q"))))
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -115,6 +118,78 @@ func TestHintsKeepFlags(t *testing.T) {
 		_, stderr, _ := try(t, tt.args...)
 		if _, hint, _ := strings.Cut(stderr, "memestimate: hint: "); hint != tt.want+"\n" {
 			t.Errorf("%q: hint %q, want %q", tt.args, hint, tt.want)
+		}
+	}
+}
+
+// The default export of a model has the batch of its example in constants: another one is refused by saying so.
+func TestFixedBatchIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fixed.onnx")
+	write(t, path, string(Model{Opset: 17, Graph: Graph{In: []Value{Float("x", 8, 4)}, Out: []Value{{Name: "y"}},
+		Inits: []Tensor{{Name: "to", DType: onnxload.Int64, Dims: []int64{3}, Typed: []int64{8, 2, 2}}},
+		Nodes: []Node{Op("Reshape", "x to", "y")}}}.Bytes()))
+	_, errs, code := try(t, path, "--mode", "infer", "--input", "x=32x4")
+	if code != exitInput || !strings.Contains(errs, "the export's batch is fixed at 8") ||
+		!strings.Contains(errs, "dynamic_shapes") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if _, errs, code := try(t, path, "--mode", "infer"); code != exitOK {
+		t.Errorf("as it is: exit code %d: %s", code, errs)
+	}
+}
+
+// An export of batch 8 is answered for 32 as one of 32 is, where only its inputs and constant shapes have the batch; what
+// could be the batch or something else is refused.
+func TestFixedBatchIsRescaled(t *testing.T) {
+	ints := func(name string, elements ...int64) Tensor {
+		return Tensor{Name: name, DType: onnxload.Int64, Dims: []int64{int64(len(elements))}, Typed: elements}
+	}
+	floats := func(name string, dims ...int64) Tensor {
+		return Tensor{Name: name, DType: onnxload.Float32, Dims: dims, Typed: make([]float32, dims[0]*dims[1])}
+	}
+	for name, c := range map[string]struct {
+		inits   func(batch int64) []Tensor
+		nodes   []Node
+		refused string
+	}{
+		"kept": {func(n int64) []Tensor { return []Tensor{ints("to", n, 2, 2)} }, []Node{Op("Reshape", "x to", "y")}, ""},
+		"rows of each sample": {func(n int64) []Tensor { return []Tensor{ints("rows", 2*n, 2), ints("to", n, -1)} },
+			[]Node{Op("Reshape", "x rows", "a"), Op("Relu", "a", "b"), Op("Reshape", "b to", "y")}, ""},
+		"expanded, and joined to the batch": {
+			func(n int64) []Tensor { return []Tensor{ints("to", n, 3), floats("token", 1, 3)} },
+			[]Node{Op("Expand", "token to", "a"), Op("Concat", "a x", "y", A("axis", 1))}, ""},
+		"expanded by itself": {
+			func(n int64) []Tensor { return []Tensor{ints("to", n, 3), floats("token", 1, 3), ints("sum", 1)} },
+			[]Node{Op("Expand", "token to", "a"), Op("ReduceSum", "a", "b", A("keepdims", 0)), Op("Add", "x b", "y")},
+			"node 0 (Expand) makes 8 of a tensor without a batch"},
+		"a constant of the batch": {func(n int64) []Tensor { return []Tensor{floats("mask", n, 4)} },
+			[]Node{Op("Add", "x mask", "y")}, "32 and 8 do not broadcast"},
+		"another dimension in front": {func(n int64) []Tensor { return []Tensor{ints("to", 4, 2, n/2)} },
+			[]Node{Op("Transpose", "x", "a"), Op("Reshape", "a to", "y")}, "has not as many elements"},
+	} {
+		export := func(batch int64) string {
+			path := filepath.Join(t.TempDir(), "export.onnx")
+			write(t, path, string(Model{Opset: 17, Graph: Graph{In: []Value{Float("x", batch, 4)}, Out: []Value{{Name: "y"}},
+				Inits: c.inits(batch), Nodes: c.nodes}}.Bytes()))
+			return path
+		}
+		out, errs, code := try(t, export(8), "--mode", "infer", "--batch", "32", "-f", "json")
+		if c.refused != "" {
+			if code != exitInput || !strings.Contains(out+errs, c.refused) || !strings.Contains(out+errs, "dynamic_shapes") {
+				t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
+			}
+			continue
+		}
+		want, _, _ := try(t, export(32), "--mode", "infer", "-f", "json")
+		var got, as estimate.Report
+		if code != exitOK || json.Unmarshal([]byte(out), &got) != nil || json.Unmarshal([]byte(want), &as) != nil {
+			t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
+			continue
+		}
+		if got.Peak.Allocated != as.Peak.Allocated || got.Activations != as.Activations ||
+			!strings.Contains(out, "the export's batch is fixed at 8") {
+			t.Errorf("%s: %d allocated, %+v, wanted %d, %+v: %v", name, got.Peak.Allocated, got.Activations, as.Peak.Allocated,
+				as.Activations, got.Notes)
 		}
 	}
 }

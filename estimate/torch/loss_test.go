@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -67,6 +68,94 @@ func TestLossOfDetectors(t *testing.T) {
 		must.OK(t, err)
 		if got := autoLoss(p, p.Outputs[0], c.shape); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
+		}
+	}
+}
+
+// twoHeads is a linear layer, whose rectified result is the first output, and a second one on that.
+func twoHeads() *program.Program {
+	p := &program.Program{Layers: []string{"m"}, Scopes: []program.Scope{{Parent: -1}}}
+	add := func(k program.ValueKind, shape ...int64) program.ValueID {
+		return p.Add(program.Value{Kind: k, DType: program.Float32, Shape: shape})
+	}
+	x, w, head := add(program.InputValue, 8, 16), add(program.Parameter, 16, 16), add(program.Parameter, 4, 16)
+	h, y, by := add(program.Activation, 8, 16), add(program.Activation, 8, 16), add(program.Activation, 8, 4)
+	p.Inputs, p.State, p.Params = []program.ValueID{x}, []program.ValueID{w, head}, []program.ValueID{w, head}
+	p.Outputs = []program.ValueID{y, by}
+	call := func(op string, out program.ValueID, in ...program.ValueID) {
+		p.Calls = append(p.Calls, program.Call{Op: op, In: in, Out: []program.ValueID{out}, Args: program.Plain,
+			Origin: int32(len(p.Calls))})
+	}
+	call("linear", h, x, w, program.NoValue)
+	call("relu", y, h)
+	call("linear", by, h, head, program.NoValue)
+	p.Origins = len(p.Calls)
+	return p
+}
+
+// An output that nothing reads is in the loss, a hidden state is not, and a loss that the model works out is all of it.
+func TestHeads(t *testing.T) {
+	p := twoHeads()
+	if h := headsOf(p, "auto"); !slices.Equal(h.at, []int{0, 1}) || len(h.guesses) != 1 || h.guesses[0].Row != EveryHead {
+		t.Errorf("heads %v, guesses %v", h.at, h.guesses)
+	}
+	p.Without = map[string]bool{EveryHead: true}
+	if h := headsOf(p, "auto"); !slices.Equal(h.at, []int{0}) || h.guesses != nil {
+		t.Errorf("the first alone: heads %v, guesses %v", h.at, h.guesses)
+	}
+	p.Without = nil
+	p.Outputs = append(p.Outputs, p.Calls[0].Out[0])
+	if h := headsOf(p, "auto"); !slices.Equal(h.at, []int{0, 1}) {
+		t.Errorf("beside a hidden state: heads %v", h.at)
+	}
+	loss := p.Add(program.Value{Kind: program.Activation, DType: program.Float32})
+	p.Calls = append(p.Calls, program.Call{Op: "mean", In: []program.ValueID{p.Outputs[1]}, Out: []program.ValueID{loss},
+		Args: program.Plain})
+	p.Outputs[1] = loss
+	if h := headsOf(p, "auto"); !slices.Equal(h.at, []int{1}) {
+		t.Errorf("the model's own loss: heads %v", h.at)
+	}
+	if h := headsOf(p, "mse"); !slices.Equal(h.at, []int{0, 1}) {
+		t.Errorf("a criterion that is named: heads %v", h.at)
+	}
+}
+
+func TestEveryHeadTrains(t *testing.T) {
+	saved := map[bool]int64{}
+	for _, first := range []bool{false, true} {
+		p := twoHeads()
+		p.Without = map[string]bool{EveryHead: first}
+		run, err := Simulate(p, Options{Train: true})
+		must.OK(t, err)
+		saved[first] = run.Saved
+		if got := len(run.Guesses); (got == 1) == first {
+			t.Errorf("the first output alone %v: %d guesses", first, got)
+		}
+		if run.Loss != "cross-entropy" {
+			t.Errorf("the first output alone %v: loss %s", first, run.Loss)
+		}
+	}
+	if saved[false] <= saved[true] {
+		t.Errorf("both heads save %d bytes, the first alone %d", saved[false], saved[true])
+	}
+}
+
+// The loss is of the output that can be trained, wherever it stands: here a chosen class comes first.
+func TestLossOfWhatHasGradient(t *testing.T) {
+	alone, err := Simulate(twoHeads(), Options{Train: true})
+	must.OK(t, err)
+	for _, without := range []bool{false, true} {
+		p := twoHeads()
+		p.Without = map[string]bool{EveryHead: without}
+		class := p.Add(program.Value{Kind: program.Activation, DType: program.Int64, Shape: []int64{8}})
+		p.Calls = append(p.Calls, program.Call{Op: "argmax", In: []program.ValueID{p.Outputs[1]}, Out: []program.ValueID{class},
+			Args: &program.Args{Dims: []int{1}}, Origin: int32(len(p.Calls))})
+		p.Origins = len(p.Calls)
+		p.Outputs = append([]program.ValueID{class}, p.Outputs...)
+		run, err := Simulate(p, Options{Train: true})
+		must.OK(t, err)
+		if run.Loss != alone.Loss || run.Saved == 0 {
+			t.Errorf("every head left out %v: loss %s, %d bytes saved", without, run.Loss, run.Saved)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package budget
 import (
 	"errors"
 	"flag"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/test/must"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var update = flag.Bool("update", false, "write the schema and the table of keys anew")
@@ -229,4 +232,78 @@ func TestJudge(t *testing.T) {
 		limits.JudgeFit("m", "", gpu, 100, partial, true).Over {
 		t.Error("a run that died fits, or a lower bound does")
 	}
+}
+
+func TestGrowth(t *testing.T) {
+	for _, tt := range []struct {
+		text          string
+		before, after int64
+		want          bool
+	}{
+		{"5%", 1000, 1050, true},
+		{"5%", 1000, 1051, false},
+		{"0%", 1000, 1000, true},
+		{"0%", 1000, 1001, false},
+		{"0", 1000, 1001, false},
+		{"50B", 1000, 1050, true},
+		{"1KiB", 1000, 2025, false},
+		{"2.5 %", 1000, 1025, true},
+		{"5%", 1000, 10, true},
+		{"8EiB", 1, 1, false},
+		{"100%", math.MaxInt64, math.MaxInt64, true},
+	} {
+		g, err := ParseGrowth(tt.text)
+		if err != nil {
+			if tt.text != "8EiB" {
+				t.Errorf("%q: %v", tt.text, err)
+			}
+			continue
+		}
+		if got := g.Allows(tt.before, tt.after); got != tt.want {
+			t.Errorf("%s from %d to %d: %v", tt.text, tt.before, tt.after, got)
+		}
+	}
+	for _, bad := range []string{"", "%", "-5%", "NaN%", "many", "-1", "5 percent", "50"} {
+		if g, err := ParseGrowth(bad); err == nil {
+			t.Errorf("%q is %v", bad, g)
+		}
+	}
+}
+
+// TestTable holds the table of keys in the documentation to those that the parser has.
+func TestTable(t *testing.T) {
+	keys := testfile.Between(t, "../../docs/pull-requests.md", "<!-- keys -->\n", "<!-- end of keys -->")
+	if *update {
+		keys.Write(t, keyTable())
+	} else if keys.Text != keyTable() {
+		t.Error("the table of keys in docs/pull-requests.md is out of date: go test ./gate/budget -update")
+	}
+}
+
+// keyTable returns the keys as Markdown tables, one for each mapping.
+func keyTable() string {
+	var b strings.Builder
+	for _, t := range []struct {
+		title string
+		keys  []Key
+	}{{"The file", FileKeys}, {"An entry of `models`", modelKeys}, {"`limits`", limitKeys}} {
+		fmt.Fprintf(&b, "%s:\n\n| key | value | meaning |\n|---|---|---|\n", t.title)
+		for _, k := range t.keys {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, valueOf(k), strings.ReplaceAll(k.Doc, "*", `\*`))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func valueOf(k Key) string {
+	s := map[kind]string{
+		text: "text", texts: "text, or a list", yesno: "`true` or `false`", number: "whole number",
+		amount: "size such as `24GiB`", growth: "`5%` or a size", nested: "mapping", list: "mapping, or a list",
+		settings: "mapping, or a list",
+	}[k.Kind]
+	if k.Enum != nil {
+		s = "`" + strings.Join(k.Enum, "`, `") + "`"
+	}
+	return s
 }
