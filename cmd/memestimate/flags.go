@@ -17,7 +17,7 @@ type scope int
 
 const (
 	training    scope = 1 << iota // a training step alone
-	inRecording                   // none that is inRecording: the recording has it already
+	inRecording                   // not of a recording, in which the step has run with its own
 	typedOnly                     // none of a budget file, whose settings say what a step does, not where it runs
 )
 

@@ -3,7 +3,7 @@ package program
 import "math"
 
 // An Operator is all that is said of an operator of ATen, but for what a call of it costs: that is its row in package
-// eager.
+// torch.
 type Operator struct {
 	Name  string
 	Least int // how many tensors a call has; the first of them are never left out
