@@ -128,7 +128,8 @@ var unbounded = []unboundedBy{
 
 // recordedSettings are the settings of a recorded run.
 func recordedSettings(run *recording.Run, s Step) Settings {
-	t := Settings{Recorded: true, Mode: "infer", GPU: s.GPU.ID, AllocConf: s.AllocConf, MemoryLimit: s.MemoryLimit}
+	t := Settings{Recorded: true, Mode: "infer", GPU: s.GPU.ID, AllocConf: s.AllocConf, MemoryLimit: s.MemoryLimit,
+		World: run.Recording.WorldSize}
 	if run.Trains {
 		t.Mode = "train"
 	}

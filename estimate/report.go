@@ -73,6 +73,7 @@ type Settings struct {
 	GPU string `json:"gpu,omitempty"`
 
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how
+	World       int    `json:"-"`                  // processes of the recorded job, which is about one of them; a note has it
 	Eagerly     string `json:"-"`                  // why a recorded program that compiles was recorded eagerly; a note has it
 	Contracted  bool   `json:"-"`                  // einsum went from left to right: opt_einsum was not there; a note has it
 	Ended       bool   `json:"-"`                  // the recorded script was ended before its end; a note has it

@@ -293,6 +293,9 @@ func Setting(s estimate.Settings) string {
 	for _, word := range s.Plan.Words() {
 		text += ", " + Clean(word)
 	}
+	if s.World > 1 {
+		text += fmt.Sprintf(", per GPU of %d", s.World)
+	}
 	return text
 }
 

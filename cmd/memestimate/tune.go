@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/simulate/gpu"
 )
@@ -32,6 +34,8 @@ type tuning struct {
 	Checkpoint bool   `json:"checkpoint,omitempty"`
 	Compile    bool   `json:"compile,omitempty"`
 	Attention  string `json:"attention,omitempty"`
+	GPUs       int    `json:"gpus,omitempty"`
+	Parallel   string `json:"parallel,omitempty"`
 }
 
 // name is how the answer calls a way: "QLoRA r=16, 1 x 2,048, checkpointing".
@@ -47,6 +51,9 @@ func (t *tuning) name() string {
 	}
 	if t.Compile {
 		parts = append(parts, "compiled")
+	}
+	if t.GPUs > 1 {
+		parts = append(parts, fmt.Sprintf("%s on %d", t.Parallel, t.GPUs))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -64,6 +71,9 @@ func (t *tuning) of(word string) string {
 	}
 	if t.Checkpoint {
 		name += "+checkpointing"
+	}
+	if t.GPUs > 1 {
+		name += fmt.Sprintf("+%s-%d", t.Parallel, t.GPUs)
 	}
 	return name
 }
@@ -98,9 +108,6 @@ type tuner struct {
 	noCache bool
 	noWays  bool
 	seqs    []int64 // the first is that of way
-
-	gpus     int    // what is refused: more than one
-	parallel string // or how they would train
 }
 
 // tuneCommand is memestimate for a model of the Hugging Face Hub, or its configuration.
@@ -138,7 +145,7 @@ recorded as well; --no-ways leaves them out. Answers are kept in ~/.cache/memest
 
 func (t *tuner) flags(fs *pflag.FlagSet) {
 	w := &t.way
-	w.Optimizer, t.gpus = "adamw", 1
+	w.Optimizer = "adamw"
 	addFlags(fs, []flagRow{
 		{"batch b", 0, batchFlag(&w.Batch), "sequences, or images, in a batch"},
 		{"seq", 0, sizesFlag(&t.seqs), "tokens in a sequence; by default 2048, or as many as the model takes.\n" +
@@ -154,19 +161,37 @@ func (t *tuner) flags(fs *pflag.FlagSet) {
 		{"mode", 0, oneOf("mode", &w.Mode, []string{"train", "infer"}), "a training step or an inference: train, infer"},
 		{"compile", 0, &w.Compile, "torch.compile(model)"},
 		{"attention", 0, &w.Attention, "attn_implementation: sdpa or eager; by default what transformers takes"},
-		{"gpus", 0, &t.gpus, "GPUs that train together"},
-		{"parallel", 0, &t.parallel, "how they do"},
+		{"gpus", 0, &w.GPUs, "how many GPUs train together, as accelerate has the Trainer do: the answer is\n" +
+			"for one of them, and --batch is its own"},
+		{"parallel", 0, oneOf("parallel", &w.Parallel, []string{program.DDP, program.FSDP}),
+			"how they do: ddp, the default, or fsdp (fully_shard, FSDP2)"},
 		{"no-cache", 0, &t.noCache, "record anew, and keep nothing"},
 		{"no-ways", 0, &t.noWays, "list no other ways to train the model"},
 	})
-	_, _ = fs.MarkHidden("gpus"), fs.MarkHidden("parallel")
+}
+
+// checkGPUs says how several GPUs train together, where nothing is said of it, and refuses what they cannot do.
+func (t *tuning) checkGPUs() error {
+	switch {
+	case t.GPUs < 0:
+		return usagef("--gpus: %d is not a number of GPUs, want 1 or more", t.GPUs)
+	case t.GPUs < 2 && t.Parallel != "":
+		return usagef("--parallel is about several GPUs, and their number is not given").withHint("--gpus 2")
+	case t.GPUs < 2:
+		t.GPUs = 0
+		return nil
+	case t.Mode == "infer" || t.Compile:
+		return usagef("--gpus: of a configuration several GPUs train, and nothing is compiled").withHint("the script that "+
+			"does it can be recorded: memestimate torchrun --nproc-per-node %d train.py", t.GPUs)
+	}
+	t.Parallel = cmp.Or(t.Parallel, program.DDP)
+	return nil
 }
 
 // answerFor answers the question about a model, and then about the other ways to train it.
 func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word string) error {
-	if t.gpus != 1 || t.parallel != "" {
-		return usagef("of a configuration the step on one GPU is recorded").withHint("several GPUs are recorded from the "+
-			"script that trains on them: memestimate torchrun --nproc-per-node %d train.py", max(t.gpus, 2))
+	if err := t.way.checkGPUs(); err != nil {
+		return err
 	}
 	if t.way.LoRA != "" && t.way.QLoRA != "" {
 		return usagef("--lora and --qlora are two ways, want one of them")

@@ -225,9 +225,14 @@ def test_a_model_that_nobody_knows(door: Door) -> None:
     ("words", "said"),
     [
         (
-            ["--gpus", "4"],
-            "memestimate: of a configuration the step on one GPU is recorded\nmemestimate: hint: several",
+            ["--gpus", "4", "--compile"],
+            "memestimate: --gpus: of a configuration several GPUs train, and nothing is compiled\nmemestimate: hint",
         ),
+        (
+            ["--parallel", "fsdp"],
+            "memestimate: --parallel is about several GPUs, and their number is not given\nmemestimate: hint: --gpus 2",
+        ),
+        (["--gpus", "2", "--parallel", "pp"], 'memestimate: invalid argument "pp" for --parallel: want ddp, fsdp\n'),
         (["--lora", "8", "--qlora", "8"], "memestimate: --lora and --qlora are two ways, want one of them\n"),
         (["--seq", "none"], 'memestimate: --seq: "none" is not a size'),
     ],

@@ -34,6 +34,8 @@ def from_config(
     gradient_checkpointing: bool | None = None,
     compile: bool = False,
     attention: str | None = None,
+    gpus: int = 1,
+    parallel: str | None = None,
     steps: int = 2,
     recording: str | os.PathLike[str] | None = None,
 ) -> Estimate:
@@ -72,6 +74,12 @@ def from_config(
         As ``torch.compile(model)``.
     attention : str, optional
         ``attn_implementation``: ``"sdpa"`` or ``"eager"``; by default what transformers takes.
+    gpus : int
+        How many GPUs train together. The answer is for one of them, rank 0, and so is `batch`.
+    parallel : str, optional
+        How they do, as the Trainer has accelerate wrap the model: ``"ddp"``, the default, or ``"fsdp"``, whose second
+        version it is. With ``amp-bf16``, which is ``TrainingArguments(bf16=True)``, the shards of what is trained are
+        ``fp32``; with ``bf16`` they are as the weights.
 
     Returns
     -------
@@ -95,6 +103,8 @@ def from_config(
         checkpoint=qlora is not None if gradient_checkpointing is None else gradient_checkpointing,
         compile=compile,
         attention=attention,
+        gpus=gpus,
+        parallel=(parallel or "ddp") if gpus > 1 else parallel or "",
     )
     recordings = tuned.Recordings(hub.read(config), gpu or "h200", steps)
     folder: tempfile.TemporaryDirectory[str] | None = None

@@ -43,6 +43,8 @@ def answer(question: Mapping[str, Any]) -> int:
             _tell(lines, {"run": i})
         except (Exception, Enough) as error:  # of any kind: what a configuration makes of a model is its own
             said = hub.line(error)
+            if not isinstance(error, (ValueError, ImportError, OSError, Enough)):  # in PyTorch's words
+                said = f"{question['model']}: the model of this configuration does not run: {said}"
             if i == 0:
                 print(f"memestimate: {said}", file=sys.stderr)
                 return 3
@@ -62,6 +64,8 @@ def _way(run: Mapping[str, Any]) -> tuning.Way:
         checkpoint=bool(run.get("checkpoint")),
         compile=bool(run.get("compile")),
         attention=run.get("attention") or None,
+        gpus=run.get("gpus") or 1,
+        parallel=run.get("parallel") or "",
     )
 
 

@@ -120,6 +120,15 @@ def _fabric(words: list[str]) -> Launch:
     return Launch(asked["script"], list(asked["script_args"]), False, world, found | _local(each))
 
 
+def ranked(rank: int, world: int, local: int) -> dict[str, str]:
+    """What a launcher sets of a process of several.
+
+    It is local rank 0, as in a container that sees one GPU: there is one pretended GPU, whatever the rank.
+    """
+    found = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(world)}
+    return found | {"LOCAL_WORLD_SIZE": str(local), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
 def _local(count: int) -> dict[str, str]:
     return {"LOCAL_WORLD_SIZE": str(count)}
 

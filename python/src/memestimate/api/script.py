@@ -60,9 +60,7 @@ def record(asked: argparse.Namespace) -> int:
         return 2
     if asked.world_size > 1 or getattr(asked, "grouped", False):
         local = getattr(asked, "local_world_size", asked.world_size)
-        # Local rank 0, as in a container that sees one GPU: there is one pretended GPU, whatever the rank.
-        os.environ |= {"RANK": str(asked.rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
-        os.environ |= {"LOCAL_WORLD_SIZE": str(local), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+        os.environ |= launchers.ranked(asked.rank, asked.world_size, local)
     if not asked.once:
         recorder.decisions.again = functools.partial(_again, asked, os.getcwd(), recorder)
     others = Others(asked)

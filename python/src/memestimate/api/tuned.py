@@ -58,7 +58,7 @@ class Recordings:
 
     def _record(self, way: Way, path: Path, cut: tuple[Depth, int] | None) -> None:
         run = Run(self.config, way, self.steps, cut)
-        with Recorder(path, gpu=self._gpu, shared=self._shared) as recorder:
+        with Recorder(path, gpu=self._gpu, world_size=way.gpus, shared=self._shared) as recorder:
             run(recorder)
 
     def _depth(self, way: Way) -> Depth | None:

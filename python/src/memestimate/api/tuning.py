@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from . import layers, spelling, tasks
-from .hub import line
+from . import layers, spelling, tasks, together
+from .hub import line, shown
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -43,12 +43,28 @@ class Way:
     checkpoint: bool = False
     compile: bool = False
     attention: str | None = None
+    gpus: int = 1
+    parallel: str = ""
 
     def __post_init__(self) -> None:
+        self._check_gpus()
         if self.lora is not None and self.qlora is not None:
             raise ValueError("lora and qlora are two ways: give one of them")
         if self.batch < 1 or (self.seq is not None and self.seq < 1):
             raise ValueError(f"a batch of {self.batch} and {self.seq} tokens: both are 1 or more")
+
+    def _check_gpus(self) -> None:
+        if self.gpus < 1:
+            raise ValueError(f"gpus is {self.gpus}: want 1 or more")
+        if self.gpus == 1 and self.parallel:
+            raise ValueError(f"parallel is {self.parallel}, which takes gpus of 2 or more")
+        if self.gpus > 1 and self.parallel not in together.SCHEMES:
+            said = f"parallel is {self.parallel!r}: want {' or '.join(together.SCHEMES)}"
+            raise ValueError(f"{said}; other ways are recorded from the script that has them")
+        if self.gpus > 1 and (self.mode != "train" or self.compile):
+            raise ValueError(
+                f"{self.gpus} GPUs: of a configuration they train, and nothing is compiled; record the script for that"
+            )
 
     def of(self, model: str) -> str:
         """What an answer calls a model that is trained in this way, as the command does."""
@@ -77,30 +93,61 @@ class Run:
 
     def __call__(self, recorder: Recorder) -> None:
         way = self.way
-        model = self.model.to("cuda")
+        if way.mode != "train":
+            self._infer(recorder)
+        elif way.gpus > 1:
+            with together.join(way, _library) as wrap:
+                joined = wrap(*self._trained(recorder))
+                self._train(recorder, joined.model, joined.backward, joined.step)
+        else:
+            model, optimizer = self._trained(recorder)
+            scaler = torch.amp.grad_scaler.GradScaler("cuda", enabled=way.precision == "amp-fp16")
+
+            def step() -> None:
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+
+            called: Callable[..., Any] = torch.compile(model) if way.compile else model
+            self._train(recorder, called, lambda loss: scaler.scale(loss).backward(), step)
+
+    def _placed(self, recorder: Recorder) -> nn.Module:
+        """The model with its adapters; on the host where FSDP takes it from there, as the Trainer leaves it."""
+        way = self.way
+        sharded = way.parallel == "fsdp" and way.qlora is None
+        model = together.on_host(self.model) if sharded else self.model.to("cuda")
         if way.qlora is not None:
             model = _prepared(model, way)
         adapters = way.lora if way.qlora is None else way.qlora
         if adapters is not None:
             model = _adapt(model, adapters, self.task[1], recorder)
-        model.train(way.mode == "train")
-        trained = [p for p in model.parameters() if p.requires_grad]
-        called: Callable[..., Any] = torch.compile(model) if way.compile else model
-        if way.mode != "train":
-            for _ in range(self.steps):
-                with torch.no_grad(), self._autocast():
-                    called(**self._batch())
-                recorder.step()
-            return
-        optimizer = self.optimizer(trained)
+        return model.train(way.mode == "train")
+
+    def _trained(self, recorder: Recorder) -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = self._placed(recorder)
+        optimizer = self.optimizer([p for p in model.parameters() if p.requires_grad])
         _keep_embeddings(optimizer, model)
-        scaler = torch.amp.grad_scaler.GradScaler("cuda", enabled=way.precision == "amp-fp16")
+        return model, optimizer
+
+    def _infer(self, recorder: Recorder) -> None:
+        model = self._placed(recorder)
+        called: Callable[..., Any] = torch.compile(model) if self.way.compile else model
+        for _ in range(self.steps):
+            with torch.no_grad(), self._autocast():
+                called(**self._batch())
+            recorder.step()
+
+    def _train(
+        self,
+        recorder: Recorder,
+        called: Callable[..., Any],
+        backward: Callable[[torch.Tensor], None],
+        step: Callable[[], None],
+    ) -> None:
         for _ in range(self.steps):
             batch = self._batch()
-            scaler.scale(self._loss(called, batch)).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad()
+            backward(self._loss(called, batch))
+            step()
             recorder.step()
 
     def _loss(self, called: Callable[..., Any], batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -150,7 +197,9 @@ def build(
             if way.qlora is not None:
                 _quantize(model, _STORED.get(way.precision, torch.bfloat16))
     except (ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, RuntimeError, TypeError) as error:
-        raise ValueError(f"the configuration makes no model: {line(error)}") from error
+        raise ValueError(
+            f"{shown(config.name_or_path or 'the configuration')} makes no model: {line(error)}"
+        ) from error
     if way.mode == "train":
         model.config.use_cache = False  # type: ignore[union-attr]
     if way.checkpoint and way.qlora is None:

@@ -94,6 +94,8 @@ def install(session: Session) -> None:
                 parameter.grad = gradient
                 if isinstance(self, torch.jit.ScriptModule):
                     moved.script(self, name, parameter)
+            elif not torch._has_compatible_shallow_copy_type(parameter, applied):  # from the meta device to the host
+                self._parameters[name] = nn.Parameter(applied, parameter.requires_grad)
             else:
                 parameter.data = applied
                 if parameter.grad is not None:

@@ -1,0 +1,93 @@
+"""Several GPUs that train together, as the Trainer of transformers has accelerate wrap a model and its optimizer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from . import launchers
+
+if TYPE_CHECKING:
+    from .tuning import Way
+
+__all__ = ["SCHEMES", "Together", "join", "on_host"]
+
+SCHEMES = ("ddp", "fsdp")
+_MIXED = {"amp-bf16": "bf16", "amp-fp16": "fp16"}  # TrainingArguments.mixed_precision
+
+
+class Together:
+    """What one of several processes does in place of a program on one GPU."""
+
+    def __init__(self, accelerator: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self._accelerator = accelerator
+        self.model, self.optimizer = accelerator.prepare(model, optimizer)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Run backward, on the scaled loss where there is a scaler."""
+        self._accelerator.backward(loss)
+
+    def step(self) -> None:
+        """Step the optimizer, and let go of the gradients."""
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+@contextlib.contextmanager
+def join(way: Way, library: Callable[[str], Any]) -> Iterator[Callable[[nn.Module, torch.optim.Optimizer], Together]]:
+    """Be rank 0 of the GPUs that a way has; yields what wraps a model and its optimizer."""
+    accelerate = library("accelerate")
+    before = dict(os.environ)
+    os.environ |= launchers.ranked(0, way.gpus, way.gpus)
+
+    def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> Together:
+        return Together(_accelerator(accelerate, way, model), model, optimizer)
+
+    try:
+        yield wrap
+    finally:
+        os.environ.clear()
+        os.environ |= before
+        accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+        accelerate.state.GradientState._reset_state()
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+
+def _accelerator(accelerate: Any, way: Way, model: nn.Module) -> Any:
+    """The accelerator of `Trainer.create_accelerator_and_postprocess`, transformers 5.17.
+
+    FSDP is its second version, wrapped by `_no_split_modules`, and shards are gathered anew for backward, as
+    `TrainingArguments(fsdp=True)` has it (`_process_fsdp_args`). Without mixed precision shards have the types of the
+    weights; with it accelerate keeps those that are trained in fp32 (`fsdp2_prepare_model`).
+    """
+    settings: dict[str, Any] = {"mixed_precision": _MIXED.get(way.precision, "no")}
+    if way.parallel == "fsdp":
+        settings["fsdp_plugin"] = accelerate.FullyShardedDataParallelPlugin(
+            fsdp_version=2,
+            auto_wrap_policy="transformer_based_wrap",
+            reshard_after_forward=True,
+            cpu_ram_efficient_loading=False,
+            state_dict_type="FULL_STATE_DICT",
+        )
+    else:  # of PEFT's models, which are none of transformers, it does not know whether they compute activations again
+        unused = not getattr(model, "is_gradient_checkpointing", False) or hasattr(model, "peft_config")
+        settings["kwargs_handlers"] = [accelerate.DistributedDataParallelKwargs(find_unused_parameters=unused)]
+    return accelerate.Accelerator(**settings)
+
+
+def on_host(model: nn.Module) -> nn.Module:
+    """Give a model of the meta device memory of this machine, which nothing touches, so that FSDP moves each part.
+
+    Buffers are zeros: that of a rotary embedding may be looked at.
+    """
+    model.to_empty(device="cpu")
+    for buffer in model.buffers():
+        buffer.zero_()
+    model.tie_weights()  # type: ignore[operator]
+    return model

@@ -1,0 +1,115 @@
+"""A configuration on several GPUs takes what a script takes that has accelerate wrap the same model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memestimate
+from memestimate.api import tuning
+
+transformers: Any = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+pytest.importorskip("peft")
+
+SIZES = {
+    "vocab_size": 4096,
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+# As the Trainer of transformers 5.17 does it: create_accelerator_and_postprocess and _prepare_for_training.
+SCRIPT = """
+import sys, torch
+from accelerate import Accelerator, DistributedDataParallelKwargs, FullyShardedDataParallelPlugin
+from transformers import LlamaConfig, LlamaForCausalLM
+
+how, mixed, adapters, checkpoint = sys.argv[1], sys.argv[2], sys.argv[3] == "True", sys.argv[4] == "True"
+stored = torch.float32 if mixed != "no" else torch.bfloat16
+model = LlamaForCausalLM(LlamaConfig(use_cache=False, **{sizes})).to(stored)
+if checkpoint:
+    model.gradient_checkpointing_enable()
+if adapters:
+    import peft
+
+    if checkpoint:
+        model.enable_input_require_grads()
+    model = peft.get_peft_model(model, peft.LoraConfig(r=8, task_type="CAUSAL_LM"))
+if how == "fsdp":
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2, auto_wrap_policy="transformer_based_wrap", reshard_after_forward=True,
+        cpu_ram_efficient_loading=False, state_dict_type="FULL_STATE_DICT",
+    )
+    accelerator = Accelerator(mixed_precision=mixed, fsdp_plugin=plugin)
+else:
+    unused = DistributedDataParallelKwargs(find_unused_parameters=adapters or not checkpoint)
+    accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[unused])
+    model.to(accelerator.device)
+model.train()
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+model, optimizer = accelerator.prepare(model, optimizer)
+for _ in range(2):
+    ids = torch.randint(0, 2, (2, 256), device=accelerator.device)
+    accelerator.backward(model(input_ids=ids, labels=ids).loss)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+FEW = [("fsdp", "bf16", True, True)]
+EVERY = [
+    (how, precision, adapters, checkpoint)
+    for how in ("fsdp", "ddp")
+    for precision in ("bf16", "amp-bf16")
+    for adapters in (False, True)
+    for checkpoint in (False, True)
+]
+
+
+@pytest.mark.parametrize(
+    ("how", "precision", "adapters", "checkpoint"), EVERY if os.environ.get("MEMESTIMATE_TESTS") == "every" else FEW
+)
+def test_a_configuration_takes_what_a_script_takes(
+    tmp_path: Path, how: str, precision: str, adapters: bool, checkpoint: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("{sizes}", repr(SIZES)))
+    mixed = {"bf16": "no", "amp-bf16": "bf16"}[precision]
+    words = ["record", "--quiet", "--world-size", "4", "--output", str(tmp_path / "script.mrec"), str(script)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(memestimate.__file__).parents[1])}
+    command = [sys.executable, "-m", "memestimate", *words, how, mixed, str(adapters), str(checkpoint)]
+    subprocess.run(command, check=True, env=environment)
+    answer = memestimate.from_config(
+        transformers.LlamaConfig(**SIZES),
+        batch=2,
+        seq=256,
+        precision=precision,
+        lora=8 if adapters else None,
+        gradient_checkpointing=checkpoint,
+        gpus=4,
+        parallel=how,
+    )
+    assert answer.peak == memestimate.Estimate(tmp_path / "script.mrec").peak
+    assert ", per GPU of 4" in str(answer)
+    assert "WORLD_SIZE" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"gpus": 0}, "gpus is 0: want 1 or more"),
+        ({"parallel": "fsdp"}, "parallel is fsdp, which takes gpus of 2 or more"),
+        ({"gpus": 2, "parallel": "zero3"}, "parallel is 'zero3': want ddp or fsdp"),
+        ({"gpus": 2, "parallel": "ddp", "compile": True}, "nothing is compiled"),
+        ({"gpus": 2, "parallel": "fsdp", "mode": "infer"}, "of a configuration they train"),
+    ],
+)
+def test_what_several_gpus_do_not_do_is_said(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        tuning.Way(**given)
