@@ -42,8 +42,15 @@ WAYS: dict[str, dict[str, Any]] = {
     "checkpointing": {"checkpoint": True},
     "all parameters": {},
 }
-FEW = [("llama", "qlora, checkpointing"), ("llama", "lora"), ("gemma2", "all parameters"), ("bert", "checkpointing")]
-EVERY = [(model, way) for model in MODELS for way in WAYS]
+SEVERAL = {"fsdp": {"gpus": 4, "parallel": "fsdp"}}
+FEW = [
+    ("llama", "fsdp"),
+    ("llama", "qlora, checkpointing"),
+    ("llama", "lora"),
+    ("gemma2", "all parameters"),
+    ("bert", "checkpointing"),
+]
+EVERY = [("llama", "fsdp"), *((model, way) for model in MODELS for way in WAYS)]
 
 
 def config(model: str, **changed: Any) -> Any:
@@ -58,7 +65,7 @@ def test_what_a_few_layers_say_is_what_all_of_them_are(tmp_path: Path, model: st
     files: list[bytes] = []
     for made in (recordings.extended, recordings.whole):  # from the same line, which stands in both
         path = tmp_path / f"{len(files)}.mrec"
-        made(Way(seq=32, **WAYS[way]), path)
+        made(Way(seq=32, **{**WAYS, **SEVERAL}[way]), path)
         files.append(gzip.decompress(path.read_bytes()))
     assert files[0] == files[1]
 

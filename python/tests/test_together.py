@@ -30,11 +30,11 @@ SIZES = {
 SCRIPT = """
 import sys, torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, FullyShardedDataParallelPlugin
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 how, mixed, adapters, checkpoint = sys.argv[1], sys.argv[2], sys.argv[3] == "True", sys.argv[4] == "True"
 stored = torch.float32 if mixed != "no" else torch.bfloat16
-model = LlamaForCausalLM(LlamaConfig(use_cache=False, **{sizes})).to(stored)
+model = AutoModelForCausalLM.from_config(LlamaConfig(use_cache=False, **{sizes}), dtype=stored)
 if checkpoint:
     model.gradient_checkpointing_enable()
 if adapters:
@@ -56,9 +56,15 @@ else:
 model.train()
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
 model, optimizer = accelerator.prepare(model, optimizer)
+
+
+def backward(loss):  # which lives as long as that of Trainer.training_step
+    accelerator.backward(loss)
+
+
 for _ in range(2):
     ids = torch.randint(0, 2, (2, 256), device=accelerator.device)
-    accelerator.backward(model(input_ids=ids, labels=ids).loss)
+    backward(model(input_ids=ids, labels=ids).loss)
     optimizer.step()
     optimizer.zero_grad()
 """

@@ -35,6 +35,7 @@ class Device:
         Stream._device = self
         self.default = [Stream(i, number=0) for i in range(session.gpus)]
         self._current = list(self.default)
+        self._written = {0: 0}  # numbers of streams in this recording, of which a process may make several
 
     @property
     def index(self) -> int:
@@ -68,7 +69,11 @@ class Device:
         """Put a stream in use, and make its GPU the current one."""
         self._thread.index = stream.device_index
         self._current[stream.device_index] = stream
-        self._session.streams[stream.device_index] = stream.stream_id
+        self._session.streams[stream.device_index] = self.written(stream.stream_id)
+
+    def written(self, stream: int) -> int:
+        """The number of a stream in the recording, by the order in which they are used."""
+        return self._written.setdefault(stream, len(self._written))
 
     def enter(self, stream: Stream) -> tuple[int, Stream]:
         """Put a stream in use; returns the GPU that was the current one, and the stream that was in use on its own."""
@@ -244,7 +249,8 @@ class Device:
         serial = self._session.storages.number(tensor.untyped_storage())
         if serial is not None:
             number = self._session.storages.written(serial)
-            self._session.writer.event("record_stream", number, getattr(stream, "stream_id", 0))
+            used = self.written(getattr(stream, "stream_id", 0))
+            self._session.writer.event("record_stream", number, used)
 
 
 def install(session: Session) -> None:
