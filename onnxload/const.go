@@ -10,16 +10,13 @@ import (
 // Ints returns the elements of a small integer or bool tensor (0 and 1), in row-major
 // order. Unsigned 64-bit elements above the largest int64 wrap. The error
 // wraps ErrNoData when the payload is absent, ErrTooLarge when it is larger
-// than Limits.Const.
+// than Limits.Const. Elements below 8 bits and sparse tensors, which decide no shape, are not read.
 func (m *Model) Ints(t *Tensor) ([]int64, error) {
-	if !t.DType.IsInt() && t.DType != Bool {
-		return nil, fmt.Errorf("tensor %q is %s, not an integer", t.Name, t.DType)
+	if !t.HasInts() {
+		return nil, fmt.Errorf("tensor %q of %s has no integers that are read", t.Name, t.DType)
 	}
 	if t.made != nil {
 		return slices.Clone(t.made), nil
-	}
-	if t.Sparse != nil {
-		return densify(m, t, (*Model).Ints)
 	}
 	var typed []int64
 	raw, n, err := m.elements(t, func(c *cursor, f uint32, w uint8) {
@@ -34,14 +31,20 @@ func (m *Model) Ints(t *Tensor) ([]int64, error) {
 	return typedInts(t, typed, n)
 }
 
-// Floats returns the elements of a small floating-point tensor of any width, in
-// row-major order. Errors are as for Ints.
+// HasInts reports whether Ints reads elements of the tensor's type.
+func (t *Tensor) HasInts() bool {
+	return (t.DType.IsInt() || t.DType == Bool) && t.DType.Bits() >= 8 && t.Sparse == nil
+}
+
+// HasFloats reports whether Floats reads elements of the tensor's type: of at least 16 bits.
+func (t *Tensor) HasFloats() bool {
+	return t.DType.IsFloat() && t.DType.Bits() >= 16 && t.Sparse == nil
+}
+
+// Floats returns the elements of a small floating-point tensor in row-major order. Errors are as for Ints.
 func (m *Model) Floats(t *Tensor) ([]float64, error) {
-	if !t.DType.IsFloat() {
-		return nil, fmt.Errorf("tensor %q is %s, not a floating-point type", t.Name, t.DType)
-	}
-	if t.Sparse != nil {
-		return densify(m, t, (*Model).Floats)
+	if !t.HasFloats() {
+		return nil, fmt.Errorf("tensor %q of %s has no floating-point numbers that are read", t.Name, t.DType)
 	}
 	var typed []float64
 	var words []int64
@@ -59,7 +62,7 @@ func (m *Model) Floats(t *Tensor) ([]float64, error) {
 			for _, x := range c.floatList(nil, w, fieldNames[f]) {
 				typed = append(typed, float64(x))
 			}
-		default: // int32_data carries the bits of the narrow types
+		default: // int32_data carries the bits of types of 16
 			words = c.intList(words, w, fieldNames[f])
 		}
 	})
@@ -113,8 +116,8 @@ func (m *Model) elements(t *Tensor, typed func(c *cursor, f uint32, w uint8)) (r
 	}
 	p := &t.payload
 	limit := m.constLimit()
-	// Types below 8 bits and varints unfold: what is allocated follows the limit all the same.
-	if size > limit || count > 8*limit || p.field != fieldRaw && p.size > 10*limit {
+	// Varints unfold: what is allocated follows the limit all the same.
+	if size > limit || p.field != fieldRaw && p.size > 10*limit {
 		return nil, 0, fmt.Errorf("tensor %q of %d bytes, where %d are read: %w", t.Name, max(size, p.size), limit,
 			ErrTooLarge)
 	}
@@ -158,30 +161,10 @@ func (m *Model) elements(t *Tensor, typed func(c *cursor, f uint32, w uint8)) (r
 	return raw, int(count), nil
 }
 
-// typedInts checks and cuts what int32_data and the like carry: a number an
-// element, save for types below 8 bits, of which a byte's worth shares a number.
+// typedInts checks what int32_data and the like carry: a number an element.
 func typedInts(t *Tensor, words []int64, n int) ([]int64, error) {
-	bits := t.DType.Bits()
-	want := n
-	if bits < 8 {
-		want = (n*int(bits) + 7) / 8
-	}
-	if len(words) != want {
-		return nil, countError(t, len(words), want)
-	}
-	if bits < 8 {
-		raw := make([]byte, len(words))
-		for i, w := range words {
-			raw[i] = byte(w)
-		}
-		if t.DType == Float4E2M1 {
-			out := make([]int64, n)
-			for i := range out {
-				out[i] = int64(raw[i/2] >> (i % 2 * 4) & 15)
-			}
-			return out, nil
-		}
-		return intsOf(raw, t.DType, n), nil
+	if len(words) != n {
+		return nil, countError(t, len(words), n)
 	}
 	for i, w := range words { // each holds its type's bits, however the writer extended the sign
 		switch t.DType {
@@ -206,7 +189,7 @@ func typedInts(t *Tensor, words []int64, n int) ([]int64, error) {
 	return words, nil
 }
 
-// intsOf decodes raw_data: little-endian, types below 8 bits packed from the low bits on.
+// intsOf decodes raw_data: little-endian.
 func intsOf(raw []byte, t DType, n int) []int64 {
 	out := make([]int64, n)
 	le := binary.LittleEndian
@@ -230,14 +213,6 @@ func intsOf(raw []byte, t DType, n int) []int64 {
 			out[i] = int64(int32(le.Uint32(raw[4*i:])))
 		case Uint64, Int64:
 			out[i] = int64(le.Uint64(raw[8*i:]))
-		case Uint4:
-			out[i] = int64(raw[i/2] >> (i % 2 * 4) & 15)
-		case Int4:
-			out[i] = int64(int8(raw[i/2]>>(i%2*4)<<4) >> 4)
-		case Uint2:
-			out[i] = int64(raw[i/4] >> (i % 4 * 2) & 3)
-		case Int2:
-			out[i] = int64(int8(raw[i/4]>>(i%4*2)<<6) >> 6)
 		}
 	}
 	return out
@@ -255,63 +230,10 @@ func floatsOf(raw []byte, t DType, n int) []float64 {
 			b = uint64(le.Uint32(raw[4*i:]))
 		case 16:
 			b = uint64(le.Uint16(raw[2*i:]))
-		case 8:
-			b = uint64(raw[i])
-		case 4:
-			b = uint64(raw[i/2] >> (i % 2 * 4) & 15)
 		}
 		out[i] = floatBits(b, t)
 	}
 	return out
-}
-
-// densify puts a sparse tensor's values in their places.
-func densify[T any](m *Model, t *Tensor, read func(*Model, *Tensor) ([]T, error)) ([]T, error) {
-	n, err := t.Elements()
-	if err != nil {
-		return nil, err
-	}
-	size, err := t.Bytes()
-	if err != nil {
-		return nil, err
-	}
-	if limit := m.constLimit(); size > limit || n > limit {
-		return nil, fmt.Errorf("tensor %q of %d bytes, where %d are read: %w", t.Name, size, limit, ErrTooLarge)
-	}
-	out := make([]T, n)
-	if t.Sparse.Indices == nil {
-		return out, nil
-	}
-	values, err := read(m, t.Sparse.Values)
-	if err != nil {
-		return nil, err
-	}
-	at, err := m.Ints(t.Sparse.Indices)
-	if err != nil {
-		return nil, err
-	}
-	rank := 0 // coordinates an index has; 0: it is linear
-	if len(t.Sparse.Indices.Dims) == 2 {
-		rank = len(t.Dims)
-	}
-	for i, v := range values {
-		k := int64(0)
-		if rank == 0 && len(t.Sparse.Indices.Dims) == 1 {
-			k = at[i]
-		}
-		for j := range rank {
-			x := at[i*rank+j]
-			if x < 0 || x >= t.Dims[j] {
-				return nil, fmt.Errorf("sparse tensor %q: index %d is outside dim %d of %d", t.Name, x, j, t.Dims[j])
-			}
-			k = k*t.Dims[j] + x
-		}
-		if k < 0 || k >= n {
-			return nil, fmt.Errorf("sparse tensor %q: index %d is outside its %d elements", t.Name, k, n)
-		}
-		out[k] = v
-	}
-	return out, nil
 }
 
 func (m *Model) constLimit() int64 {

@@ -45,6 +45,7 @@ type decoder struct {
 	listKey       []byte
 	inBuf, outBuf []ValueID
 	attrBuf       []Attr
+	seen          map[string]bool // names of a node's attributes
 	metaBuf       []Entry
 	intBuf        []int64
 	keepBuf       []byte
@@ -112,44 +113,26 @@ func (d *decoder) model() {
 			m.Producer = d.str(w, "ModelProto.producer_name")
 		case 3:
 			m.ProducerVersion = d.str(w, "ModelProto.producer_version")
-		case 4:
-			m.Domain = d.str(w, "ModelProto.domain")
-		case 5:
-			m.ModelVersion = d.int(w, "ModelProto.model_version")
-		case 6: // doc_string
+		case 4, 6, 26: // domain, doc_string, configuration of devices
 			d.skip(d.length(w, "ModelProto.doc_string"))
+		case 5: // model_version
+			d.int(w, "ModelProto.model_version")
 		case 7:
-			at := d.tagAt
-			outer := d.enter(w, "ModelProto.graph")
 			if d.main != nil {
-				d.fail(at, "a second graph, where a model has one")
+				d.fail(d.tagAt, "a second graph, where a model has one")
 			}
-			d.main = d.graph()
-			d.leave(outer)
+			d.main = in(d, w, "ModelProto.graph", d.graph)
 		case 8:
-			outer := d.enter(w, "ModelProto.opset_import")
-			domain, version := d.opset()
-			d.leave(outer)
-			if d.err == nil {
-				m.Opsets[domain] = version
-			}
+			d.inside(w, "ModelProto.opset_import", func() { d.opset(m.Opsets) })
 		case 14:
-			outer := d.enter(w, "ModelProto.metadata_props")
-			e := d.entry()
-			d.leave(outer)
-			if d.err == nil {
-				m.Metadata[e.Key] = e.Value
-			}
+			e := in(d, w, "ModelProto.metadata_props", d.entry)
+			m.Metadata[e.Key] = e.Value
 		case 20: // training_info
 			d.skip(d.length(w, "ModelProto.training_info"))
 			m.TrainingInfos++
 		case 25:
-			outer := d.enter(w, "ModelProto.functions")
-			d.function()
-			d.leave(outer)
+			d.inside(w, "ModelProto.functions", d.function)
 			m.Functions++
-		case 26: // configuration, of devices
-			d.skip(d.length(w, "ModelProto.configuration"))
 		default:
 			d.skipUnknown(w)
 		}
@@ -173,9 +156,7 @@ func (d *decoder) graph() *rawGraph {
 		f, w := d.tag()
 		switch f {
 		case 1:
-			outer := d.enter(w, "GraphProto.node")
-			d.node(g)
-			d.leave(outer)
+			d.inside(w, "GraphProto.node", func() { d.node(g) })
 		case 2:
 			g.name = d.str(w, "GraphProto.name")
 		case 5:
@@ -183,7 +164,7 @@ func (d *decoder) graph() *rawGraph {
 			t, name := d.tensor(true)
 			d.leave(outer)
 			d.addInit(g, t, name)
-		case 10: // doc_string
+		case 10, 14: // doc_string, quantization_annotation: scales and zero points by tensor name; no sizes
 			d.skip(d.length(w, "GraphProto.doc_string"))
 		case 11:
 			g.inputs = d.addValue(g.inputs, w, "GraphProto.input")
@@ -191,17 +172,13 @@ func (d *decoder) graph() *rawGraph {
 			g.outputs = d.addValue(g.outputs, w, "GraphProto.output")
 		case 13:
 			g.infos = d.addValue(g.infos, w, "GraphProto.value_info")
-		case 14: // quantization_annotation: scales and zero points by tensor name; no sizes
-			d.skip(d.length(w, "GraphProto.quantization_annotation"))
 		case 15:
 			outer := d.enter(w, "GraphProto.sparse_initializer")
 			t, name := d.sparse(true)
 			d.leave(outer)
 			d.addInit(g, t, name)
 		case 16:
-			outer := d.enter(w, "GraphProto.metadata_props")
-			d.signatureEntry()
-			d.leave(outer)
+			d.inside(w, "GraphProto.metadata_props", d.signatureEntry)
 		default:
 			d.skipUnknown(w)
 		}
@@ -266,13 +243,24 @@ func (d *decoder) addInit(g *rawGraph, t *Tensor, name ValueID) {
 }
 
 func (d *decoder) addValue(list []rawValue, w uint8, name string) []rawValue {
-	outer := d.enter(w, name)
-	v := d.value()
-	d.leave(outer)
+	v := in(d, w, name, d.value)
 	if d.err != nil {
 		return list
 	}
 	return append(list, v)
+}
+
+// inside reads a message within the message.
+func (d *decoder) inside(w uint8, name string, read func()) {
+	outer := d.enter(w, name)
+	read()
+	d.leave(outer)
+}
+
+// in is inside for what a message is read as.
+func in[T any](d *decoder, w uint8, name string, read func() T) (v T) {
+	d.inside(w, name, func() { v = read() })
+	return v
 }
 
 // nameID reads the name of a value, which is likely one of the last ones.

@@ -1,6 +1,9 @@
 package onnxload
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // sharedAttr reads an AttributeProto, which need not be decoded again when there was one like it. k is its number
 // in the memo, or -1: what has tensors or graphs of its own is not shared.
@@ -86,10 +89,10 @@ func (d *decoder) attr() Attr {
 		case 13: // doc_string
 			d.skip(d.length(w, "AttributeProto.doc_string"))
 		case 14:
-			a.Types = append(a.Types, d.typeField(w, "AttributeProto.tp"))
+			a.Types = append(a.Types, in(d, w, "AttributeProto.tp", d.typ))
 			has |= 1 << AttrTypeProto
 		case 15:
-			a.Types = append(a.Types, d.typeField(w, "AttributeProto.type_protos"))
+			a.Types = append(a.Types, in(d, w, "AttributeProto.type_protos", d.typ))
 			has |= 1 << AttrTypeProtos
 		case 20:
 			v := d.uint(w, "AttributeProto.type")
@@ -187,18 +190,8 @@ func (t AttrType) String() string {
 }
 
 func (d *decoder) subgraph(w uint8, name string) int64 {
-	outer := d.enter(w, name)
-	g := d.graph()
-	d.leave(outer)
-	d.subs = append(d.subs, g)
+	d.subs = append(d.subs, in(d, w, name, d.graph))
 	return int64(len(d.subs) - 1)
-}
-
-func (d *decoder) typeField(w uint8, name string) Type {
-	outer := d.enter(w, name)
-	t := d.typ()
-	d.leave(outer)
-	return t
 }
 
 // intList appends the integers of a repeated field, packed or not.
@@ -221,18 +214,11 @@ func (c *cursor) floatList(list []float32, w uint8, name string) []float32 {
 	}
 	outer := c.enter(w, name)
 	if n := c.end - c.off(); c.err == nil && n <= windowSize {
-		list = growFloats(list, int(n/4))
+		list = slices.Grow(list, int(n/4))
 	}
 	for c.more() {
 		list = append(list, math.Float32frombits(c.fixed32()))
 	}
 	c.leave(outer)
 	return list
-}
-
-func growFloats(list []float32, n int) []float32 {
-	if cap(list)-len(list) >= n {
-		return list
-	}
-	return append(make([]float32, 0, len(list)+n), list...)
 }

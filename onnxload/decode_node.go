@@ -42,7 +42,7 @@ func (d *decoder) node(g *rawGraph) {
 			if k >= 0 {
 				d.listKey = binary.NativeEndian.AppendUint32(d.listKey, uint32(k))
 			}
-		case 6: // doc_string
+		case 6, 10: // doc_string, device_configurations
 			d.skip(d.length(w, "NodeProto.doc_string"))
 		case 7:
 			n.Domain = domain(d.word(w, "NodeProto.domain"))
@@ -55,8 +55,6 @@ func (d *decoder) node(g *rawGraph) {
 			if keep {
 				d.metaBuf = append(d.metaBuf, e)
 			}
-		case 10: // device_configurations
-			d.skip(d.length(w, "NodeProto.device_configurations"))
 		default:
 			d.skipUnknown(w)
 		}
@@ -115,25 +113,14 @@ func (d *decoder) attrList(i int, n *Node, attrs []Attr, key []byte) []Attr {
 }
 
 func (d *decoder) checkAttrs(i int, n *Node, attrs []Attr) {
-	var seen map[string]bool
+	clear(d.seen)
 	for j := range attrs {
 		name := attrs[j].Name
-		dup := false
-		if len(attrs) <= 16 {
-			for k := range j {
-				dup = dup || attrs[k].Name == name
-			}
-		} else {
-			if seen == nil {
-				seen = map[string]bool{}
-			}
-			dup = seen[name]
-			seen[name] = true
-		}
-		if dup {
+		if d.seen[name] {
 			d.refuse(fmt.Errorf("%s has attribute %q twice", nodeLabel(i, n), name))
 			return
 		}
+		d.seen[name] = true
 	}
 }
 
@@ -145,8 +132,9 @@ func domain(s string) string {
 	return s
 }
 
-// opset reads an OperatorSetIdProto.
-func (d *decoder) opset() (dom string, version int64) {
+// opset reads an OperatorSetIdProto into versions by domain.
+func (d *decoder) opset(versions map[string]int64) {
+	dom, version := "", int64(0)
 	for d.more() {
 		f, w := d.tag()
 		switch f {
@@ -161,7 +149,7 @@ func (d *decoder) opset() (dom string, version int64) {
 			d.skipUnknown(w)
 		}
 	}
-	return dom, version
+	versions[dom] = version
 }
 
 // function reads a FunctionProto.
@@ -185,29 +173,19 @@ func (d *decoder) function() {
 		case 6:
 			fn.attrs = append(fn.attrs, d.word(w, "FunctionProto.attribute"))
 		case 7:
-			outer := d.enter(w, "FunctionProto.node")
-			d.node(g)
-			d.leave(outer)
-		case 8: // doc_string
+			d.inside(w, "FunctionProto.node", func() { d.node(g) })
+		case 8, 14: // doc_string, metadata_props
 			d.skip(d.length(w, "FunctionProto.doc_string"))
 		case 9:
-			outer := d.enter(w, "FunctionProto.opset_import")
-			dom, v := d.opset()
-			d.leave(outer)
-			fn.opsets[dom] = v
+			d.inside(w, "FunctionProto.opset_import", func() { d.opset(fn.opsets) })
 		case 10:
 			fn.domain = domain(d.word(w, "FunctionProto.domain"))
 		case 11:
-			outer := d.enter(w, "FunctionProto.attribute_proto")
-			a := d.attr()
-			d.leave(outer)
-			fn.defaults = append(fn.defaults, a)
+			fn.defaults = append(fn.defaults, in(d, w, "FunctionProto.attribute_proto", d.attr))
 		case 12:
 			g.infos = d.addValue(g.infos, w, "FunctionProto.value_info")
 		case 13:
 			fn.overload = d.word(w, "FunctionProto.overload")
-		case 14: // metadata_props
-			d.skip(d.length(w, "FunctionProto.metadata_props"))
 		default:
 			d.skipUnknown(w)
 		}

@@ -82,22 +82,18 @@ func (d *decoder) tensor(init bool) (t *Tensor, name ValueID) {
 			} else {
 				t.Name = d.str(w, "TensorProto.name")
 			}
-		case 12: // doc_string
+		case 12, 16: // doc_string, metadata_props
 			d.skip(d.length(w, "TensorProto.doc_string"))
 		case 13:
 			external = true
 			if t.External == nil {
 				t.External = &External{Length: -1}
 			}
-			outer := d.enter(w, "TensorProto.external_data")
-			d.externalEntry(t)
-			d.leave(outer)
+			d.inside(w, "TensorProto.external_data", func() { d.externalEntry(t) })
 		case 14:
 			if d.uint(w, "TensorProto.data_location") == 1 {
 				external = true
 			}
-		case 16: // metadata_props
-			d.skip(d.length(w, "TensorProto.metadata_props"))
 		default:
 			d.skipUnknown(w)
 		}
@@ -283,32 +279,22 @@ func dimsString(dims []int64) string {
 
 // externalEntry reads one entry of external_data.
 func (d *decoder) externalEntry(t *Tensor) {
-	var key, value string
-	for d.more() {
-		f, w := d.tag()
-		switch f {
-		case 1:
-			key = d.word(w, "external_data.key")
-		case 2:
-			value = d.word(w, "external_data.value")
-		default:
-			d.skipUnknown(w)
-		}
-	}
+	e := d.entry()
 	if d.err != nil {
 		return
 	}
 	number := func() int64 {
-		n, err := strconv.ParseInt(value, 10, 64)
+		n, err := strconv.ParseInt(e.Value, 10, 64)
 		if err != nil || n < 0 {
-			d.odd.add("external data", "tensor %q: %s of its external data is %q, want a number from 0 on", t.Name, key, value)
+			d.odd.add("external data", "tensor %q: %s of its external data is %q, want a number from 0 on", t.Name, e.Key,
+				e.Value)
 			return invalidSpan
 		}
 		return n
 	}
-	switch key {
+	switch e.Key {
 	case "location":
-		t.External.Location = value
+		t.External.Location = e.Value
 	case "offset":
 		t.External.Offset = number()
 	case "length":

@@ -19,9 +19,7 @@ func (d *decoder) value() rawValue {
 		case 3: // doc_string
 			d.skip(d.length(w, "ValueInfoProto.doc_string"))
 		case 4: // metadata_props
-			outer := d.enter(w, "ValueInfoProto.metadata_props")
-			d.specEntry(&v.spec, &v.folded)
-			d.leave(outer)
+			d.inside(w, "ValueInfoProto.metadata_props", func() { d.specEntry(&v.spec, &v.folded) })
 		default:
 			d.skipUnknown(w)
 		}
@@ -107,7 +105,7 @@ func (d *decoder) elemType(w uint8, name string, key *DType) *Type {
 			if of.Kind != NoType {
 				d.fail(d.tagAt, "%s has a second element type", name)
 			}
-			*of = d.typeField(w, name)
+			*of = in(d, w, name, d.typ)
 		case f == 1:
 			*key = d.elem(w, name)
 		default:

@@ -2,8 +2,8 @@ package onnxload
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 )
 
 // A function is a model-local function: a name for a graph.
@@ -143,20 +143,10 @@ func (l *library) search(i int, limit int64) error {
 				path = append(path, frame{fn: k})
 			case 1:
 				var names []string
-				for j := len(path) - 1; j >= 0; j-- {
-					names = append(names, l.funcs[path[j].fn].key().String())
-					if path[j].fn == k {
-						break
-					}
+				for _, at := range path[slices.IndexFunc(path, func(at frame) bool { return at.fn == k }):] {
+					names = append(names, l.funcs[at.fn].key().String())
 				}
-				for a, b := 0, len(names)-1; a < b; a, b = a+1, b-1 {
-					names[a], names[b] = names[b], names[a]
-				}
-				names = append(names, l.funcs[k].key().String())
-				if len(names) > 10 {
-					names = append(append(names[:5:5], "..."), names[len(names)-4:]...)
-				}
-				return fmt.Errorf("recursive function: %s", strings.Join(names, " -> "))
+				return fmt.Errorf("recursive function: %s", around(names))
 			}
 			continue
 		}
@@ -246,11 +236,7 @@ func (c *call) more(own *More) *More {
 	}
 	out := append([]Entry(nil), own.Meta...)
 	for _, e := range c.said.Meta {
-		has := false
-		for _, o := range own.Meta {
-			has = has || o.Key == e.Key
-		}
-		if !has {
+		if !slices.ContainsFunc(own.Meta, func(o Entry) bool { return o.Key == e.Key }) {
 			out = append(out, e)
 		}
 	}

@@ -19,8 +19,6 @@ type Model struct {
 	IRVersion       int64
 	Producer        string
 	ProducerVersion string
-	Domain          string
-	ModelVersion    int64
 	Opsets          map[string]int64 // by domain; the default domain is ""
 	Metadata        map[string]string
 	Functions       int // model-local functions that the file declares

@@ -1,5 +1,7 @@
 package onnxload
 
+import "cmp"
+
 // Limits bound what a file may ask of the reader. A field that is zero has the
 // default named beside it.
 type Limits struct {
@@ -34,27 +36,13 @@ const (
 const LatestOpset = 28
 
 func (l Limits) withDefaults() Limits {
-	if l.Nodes <= 0 {
-		l.Nodes = 5_000_000
+	return Limits{
+		Nodes:  cmp.Or(l.Nodes, 5_000_000),
+		Bytes:  cmp.Or(l.Bytes, 2<<30),
+		Attrs:  cmp.Or(l.Attrs, 256),
+		Rank:   cmp.Or(l.Rank, 64),
+		Depth:  cmp.Or(l.Depth, 100),
+		String: cmp.Or(l.String, 16<<20),
+		Const:  min(cmp.Or(l.Const, 64<<10), maxConst),
 	}
-	if l.Bytes <= 0 {
-		l.Bytes = 2 << 30
-	}
-	if l.Attrs <= 0 {
-		l.Attrs = 256
-	}
-	if l.Rank <= 0 {
-		l.Rank = 64
-	}
-	if l.Depth <= 0 {
-		l.Depth = 100
-	}
-	if l.String <= 0 {
-		l.String = 16 << 20
-	}
-	if l.Const <= 0 {
-		l.Const = 64 << 10
-	}
-	l.Const = min(l.Const, maxConst)
-	return l
 }

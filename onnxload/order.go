@@ -3,6 +3,7 @@ package onnxload
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -86,14 +87,17 @@ func cycle(nodes []Node, waits, from, to []int32) error {
 	for k := before[at]; k != at; k = before[k] {
 		path = append(path, cycleName(nodes, k))
 	}
+	slices.Reverse(path[1:])
+	return fmt.Errorf("cycle: %s", around(path))
+}
+
+// around writes a circle, what it begins with at its end too.
+func around(path []string) string {
 	path = append(path, path[0])
-	for a, b := 0, len(path)-1; a < b; a, b = a+1, b-1 {
-		path[a], path[b] = path[b], path[a]
-	}
 	if len(path) > 10 {
 		path = append(append(path[:5:5], "..."), path[len(path)-4:]...)
 	}
-	return fmt.Errorf("cycle: %s", strings.Join(path, " -> "))
+	return strings.Join(path, " -> ")
 }
 
 func cycleName(nodes []Node, i int32) string {

@@ -72,12 +72,12 @@ func readConst(m *onnxload.Model, t *onnxload.Tensor) (*Const, error) {
 	}
 	var err error
 	switch {
-	case t.DType.IsInt() || t.DType == onnxload.Bool:
+	case t.HasInts():
 		var ints []int64
 		if ints, err = m.Ints(t); err == nil {
 			v.Ints = toDims(ints)
 		}
-	case t.DType.IsFloat():
+	case t.HasFloats():
 		v.Floats, err = m.Floats(t)
 	default:
 		return nil, nil
