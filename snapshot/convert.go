@@ -19,28 +19,30 @@ func (m *machine) frameOf(items []value) (value, bool) {
 	if len(items) != 6 {
 		return value{}, false
 	}
-	var k frameKey
+	key, ok := m.frameKey(items)
+	if !ok {
+		return value{}, false
+	}
+	return m.internFrame(key)
+}
+
+// frameKey reads the name, the filename and the line that a dict's items have among others.
+func (m *machine) frameKey(items []value) (key frameKey, ok bool) {
 	var seen uint8
-	for i := 0; i < 6; i += 2 {
-		if items[i].kind != kString {
-			return value{}, false
-		}
-		v := items[i+1]
-		switch id := uint32(items[i].n); {
-		case id == idName && v.kind == kString:
-			k.name, seen = uint32(v.n), seen|1
-		case id == idFilename && v.kind == kString:
-			k.file, seen = uint32(v.n), seen|2
-		case id == idLine:
+	for i := 0; i+1 < len(items); i += 2 {
+		k, v := items[i], items[i+1]
+		switch {
+		case k.kind == kString && uint32(k.n) == idName && v.kind == kString:
+			key.name, seen = uint32(v.n), seen|1
+		case k.kind == kString && uint32(k.n) == idFilename && v.kind == kString:
+			key.file, seen = uint32(v.n), seen|2
+		case k.kind == kString && uint32(k.n) == idLine:
 			if n, ok := m.line(v); ok {
-				k.line, seen = n, seen|4
+				key.line, seen = n, seen|4
 			}
 		}
 	}
-	if seen != 7 {
-		return value{}, false
-	}
-	return m.internFrame(k)
+	return key, seen == 7
 }
 
 // internFrame finds or adds a frame.
@@ -115,26 +117,9 @@ func (m *machine) frameID(v value) (uint32, error) {
 	if v.kind != kObject || m.objects[v.n].kind != Dict {
 		return 0, m.fail("frames: element is no frame")
 	}
-	var key frameKey
-	var seen uint8
-	items := m.objects[v.n].items
-	for i := 0; i+1 < len(items); i += 2 {
-		k, v := items[i], items[i+1]
-		switch {
-		case k.kind == kString && uint32(k.n) == idName && v.kind == kString:
-			key.name, seen = uint32(v.n), seen|1
-		case k.kind == kString && uint32(k.n) == idFilename && v.kind == kString:
-			key.file, seen = uint32(v.n), seen|2
-		case k.kind == kString && uint32(k.n) == idLine && (v.kind == kInt || v.kind == kBig):
-			n, ok := m.line(v)
-			if !ok {
-				return 0, m.fail("a frame's line is no 64 bit integer")
-			}
-			key.line, seen = n, seen|4
-		}
-	}
-	if seen != 7 {
-		return 0, m.fail("a frame wants name, filename and line")
+	key, ok := m.frameKey(m.objects[v.n].items)
+	if !ok {
+		return 0, m.fail("a frame wants name, filename and a line of 64 bits")
 	}
 	f, ok := m.internFrame(key)
 	if !ok {

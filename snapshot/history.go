@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -235,10 +236,7 @@ func FreeSpaces(segments []Segment) []FreeSpace {
 		}
 	}
 	slices.SortFunc(out, func(a, b FreeSpace) int {
-		if c := compare(b.Bytes, a.Bytes); c != 0 {
-			return c
-		}
-		return compare(a.Stream, b.Stream)
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Stream, b.Stream))
 	})
 	return out
 }

@@ -116,16 +116,6 @@ func (l *layout) next(addr, end int64) int64 {
 	return end
 }
 
-func compare(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // size is how much of the memory behind addr a request takes, as far as the
 // next block in use.
 func (l *layout) size(addr, requested int64) (size int64, fits bool) {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -367,10 +368,7 @@ func (p *player) held() []Live {
 		return true
 	})
 	slices.SortFunc(out, func(a, b Live) int {
-		if c := compare(b.Size, a.Size); c != 0 {
-			return c
-		}
-		return compare(a.Addr, b.Addr)
+		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Addr, b.Addr))
 	})
 	return out
 }

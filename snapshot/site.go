@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -140,10 +141,7 @@ func GroupBy(live []Live, label func(Live) string) []Group {
 		out[i].Largest = max(out[i].Largest, l.Size)
 	}
 	slices.SortFunc(out, func(a, b Group) int {
-		if c := compare(b.Bytes, a.Bytes); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Label, b.Label)
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Label, b.Label))
 	})
 	return out
 }

@@ -50,7 +50,6 @@ func (s *Snapshot) Play(device int) (*Played, error) {
 	c := &converter{s: s, layers: map[StackID]int32{}, names: map[string]int32{}, phases: map[StackID]timeline.Phase{}}
 	t := s.Trace(device)
 	live := make(map[int64]int32, len(h.Before))
-	requested := map[int64]int64{}
 	c.b.Grow(len(h.Before) + t.Len())
 	for _, l := range h.Before {
 		// Without a stack nobody knows what it is for.
@@ -58,13 +57,12 @@ func (s *Snapshot) Play(device int) (*Played, error) {
 		if len(s.Stack(l.Stack)) > 0 {
 			c.b.SetLayer(c.layer(l.Stack))
 		}
-		live[l.Addr] = c.alloc(timeline.Unknown, l.Requested)
+		live[l.Addr] = c.b.Alloc(timeline.Unknown, l.Requested)
 		c.said = append(c.said, false)
 		out.Blocks = append(out.Blocks, l)
-		requested[l.Addr] = l.Requested
 	}
 	number := func(i int) {
-		for len(out.Number) < c.events {
+		for len(out.Number) < c.b.Len() {
 			out.Number = append(out.Number, int32(i))
 		}
 	}
@@ -76,18 +74,17 @@ func (s *Snapshot) Play(device int) (*Played, error) {
 			c.b.SetLayer(c.layer(e.Stack))
 			c.b.SetStream(uint8(min(e.Stream, 255)))
 			if old, ok := live[e.Addr]; ok {
-				c.free(old, requested[e.Addr])
+				c.b.Free(old, out.Blocks[old].Requested)
 			}
 			category, said := c.category(e)
 			if !said {
 				category = madeBy[c.now]
 			}
-			live[e.Addr] = c.alloc(category, e.Size)
+			live[e.Addr] = c.b.Alloc(category, e.Size)
 			c.said = append(c.said, said)
 			out.Blocks = append(out.Blocks, Live{Addr: e.Addr, Size: sizes[0], Requested: e.Size, Stream: s.Streams[e.Stream],
 				Stack: e.Stack, Event: i})
 			sizes = sizes[1:]
-			requested[e.Addr] = e.Size
 		case FreeRequested, FreeCompleted:
 			block, ok := live[e.Addr]
 			if !ok {
@@ -96,7 +93,7 @@ func (s *Snapshot) Play(device int) (*Played, error) {
 			c.phase(e)
 			c.b.SetLayer(c.layer(e.Stack))
 			c.b.SetStream(uint8(min(e.Stream, 255)))
-			c.free(block, requested[e.Addr])
+			c.b.Free(block, out.Blocks[block].Requested)
 			delete(live, e.Addr)
 		}
 		number(i)
@@ -120,17 +117,6 @@ type converter struct {
 	said   []bool // by block: the file says its category
 	now    timeline.Phase
 	step   int32
-	events int // of the timeline
-}
-
-func (c *converter) alloc(category timeline.Category, bytes int64) int32 {
-	c.events++
-	return c.b.Alloc(category, bytes)
-}
-
-func (c *converter) free(block int32, bytes int64) {
-	c.events++
-	c.b.Free(block, bytes)
 }
 
 func (c *converter) layer(id StackID) int32 {
@@ -189,7 +175,6 @@ func (c *converter) phase(e *Event) {
 		}
 	}
 	c.now = p
-	c.events++
 	c.b.Mark(c.step, p)
 }
 

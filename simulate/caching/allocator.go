@@ -93,7 +93,6 @@ func (a *Allocator) Size(b Block) int64 { return a.at(int32(b)).size }
 
 // An OOM is the out-of-memory error of one request. All sizes are in bytes.
 type OOM struct {
-	Request   int64 // what was asked for
 	Tried     int64 // the segment that could not be had: what PyTorch's message says it tried
 	Total     int64 // the device's memory
 	Free      int64 // what the device had left
@@ -233,7 +232,7 @@ func (a *Allocator) grow(p *pool, stream int32, bytes, size int64) (int32, error
 		return id, nil
 	}
 	a.stats.OOMs++
-	oom := &OOM{Request: bytes, Tried: segment, Total: a.cfg.total(), Allowed: a.allowed(),
+	oom := &OOM{Tried: segment, Total: a.cfg.total(), Allowed: a.allowed(),
 		Allocated: a.stats.AllocatedBytes.All.Current, Reserved: a.stats.ReservedBytes.All.Current}
 	oom.Free = oom.Total - oom.Reserved
 	if a.cfg.Capacity > 0 {

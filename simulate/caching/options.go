@@ -3,6 +3,7 @@ package caching
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,31 +28,22 @@ type Options struct {
 	RoundupDivisions [16]int64
 }
 
+// A confKey is a key and what reads its value.
+type confKey struct {
+	key string
+	set func(o *Options, v value) error
+}
+
 // confKeys are the keys that the 2.11 native allocator knows, in the order in
 // which help is given. Those without effect on device memory are read and checked
 // for their form alone.
-var confKeys = []struct {
-	key string
-	set func(o *Options, v value) error
-}{
-	{"expandable_segments", func(o *Options, v value) (err error) { o.ExpandableSegments, err = v.boolean(); return }},
-	{"max_split_size_mb", func(o *Options, v value) (err error) { o.MaxSplitSize, err = v.mebibytes(2); return }},
-	{"max_non_split_rounding_mb", func(o *Options, v value) (err error) {
-		o.MaxNonSplitRound,
-			err = v.mebibytes(20)
-		return
-	}},
-	{"large_segment_size_mb", func(o *Options, v value) (err error) { o.LargeSegmentSize, err = v.mebibytes(2); return }},
-	{"garbage_collection_threshold", func(o *Options, v value) (err error) {
-		o.GCThreshold,
-			err = v.fraction(false)
-		return
-	}},
-	{"per_process_memory_fraction", func(o *Options, v value) (err error) {
-		o.MemoryFraction,
-			err = v.fraction(true)
-		return
-	}},
+var confKeys = []confKey{
+	{"expandable_segments", func(o *Options, v value) error { return v.boolean(&o.ExpandableSegments) }},
+	{"max_split_size_mb", func(o *Options, v value) error { return v.mebibytes(&o.MaxSplitSize, 2) }},
+	{"max_non_split_rounding_mb", func(o *Options, v value) error { return v.mebibytes(&o.MaxNonSplitRound, 20) }},
+	{"large_segment_size_mb", func(o *Options, v value) error { return v.mebibytes(&o.LargeSegmentSize, 2) }},
+	{"garbage_collection_threshold", func(o *Options, v value) error { return v.fraction(&o.GCThreshold, false) }},
+	{"per_process_memory_fraction", func(o *Options, v value) error { return v.fraction(&o.MemoryFraction, true) }},
 	{"roundup_power2_divisions", setRoundup},
 	{"backend", func(_ *Options, v value) error {
 		if v.text != "native" {
@@ -67,7 +59,7 @@ var confKeys = []struct {
 	{"pinned_reserve_segment_size_mb", func(_ *Options, v value) error { _, err := v.integer(); return err }},
 }
 
-func checkBool(_ *Options, v value) error { _, err := v.boolean(); return err }
+func checkBool(_ *Options, v value) error { return v.boolean(new(bool)) }
 
 // setRoundup reads one number for all sizes, or a list [256:1,512:2,>:4] whose
 // keys are upper interval bounds in MiB: the first entry also rules all sizes
@@ -130,11 +122,11 @@ type value struct {
 	list []string // nil unless it is a list
 }
 
-func (v value) boolean() (bool, error) {
-	if v.list == nil && (v.text == "True" || v.text == "False") {
-		return v.text == "True", nil
+func (v value) boolean(to *bool) error {
+	if *to = v.text == "True"; v.list != nil || !*to && v.text != "False" {
+		return fmt.Errorf("%s, wanted True or False", v)
 	}
-	return false, fmt.Errorf("%s, wanted True or False", v)
+	return nil
 }
 
 func (v value) integer() (int64, error) {
@@ -146,24 +138,25 @@ func (v value) integer() (int64, error) {
 }
 
 // fraction reads a number between 0 and 1, 1 itself included or not.
-func (v value) fraction(whole bool) (float64, error) {
-	f, err := strconv.ParseFloat(v.text, 64)
-	if err != nil || v.list != nil || !(f > 0 && (f < 1 || whole && f == 1)) {
-		return 0, fmt.Errorf("%s, wanted a number between 0 and 1", v)
+func (v value) fraction(to *float64, whole bool) (err error) {
+	*to, err = strconv.ParseFloat(v.text, 64)
+	if f := *to; err != nil || v.list != nil || !(f > 0 && (f < 1 || whole && f == 1)) {
+		return fmt.Errorf("%s, wanted a number between 0 and 1", v)
 	}
-	return f, nil
+	return nil
 }
 
-// mebibytes reads a number of MiB, at least so many, and returns it in bytes.
-func (v value) mebibytes(least int64) (int64, error) {
+// mebibytes reads a number of MiB, at least so many, as bytes.
+func (v value) mebibytes(to *int64, least int64) error {
 	n, err := v.integer()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if n < least {
-		return 0, fmt.Errorf("%d, wanted %d or more", n, least)
+		return fmt.Errorf("%d, wanted %d or more", n, least)
 	}
-	return min(n, maxRequest/mib) * mib, nil
+	*to = min(n, maxRequest/mib) * mib
+	return nil
 }
 
 func (v value) String() string {
@@ -178,23 +171,12 @@ func (v value) String() string {
 // string is the default. An unknown key is an error that names the nearest one.
 func ParseOptions(conf string) (Options, error) {
 	var o Options
-	conf = strings.Map(func(r rune) rune {
-		if r == ' ' || r == '\t' || r == '\n' || r == '\r' {
-			return -1
-		}
-		return r
-	}, conf)
-	for rest := conf; rest != ""; {
+	for rest := strings.Join(strings.Fields(conf), ""); rest != ""; {
 		key, after, ok := strings.Cut(rest, ":")
 		if k, _, comma := strings.Cut(key, ","); comma {
 			key, ok = k, false
 		}
-		set := -1
-		for i := range confKeys {
-			if confKeys[i].key == key {
-				set = i
-			}
-		}
+		set := slices.IndexFunc(confKeys, func(k confKey) bool { return k.key == key })
 		if set < 0 {
 			return Options{}, fmt.Errorf("allocator options: unknown key %q, perhaps %s", key, nearestKey(key))
 		}

@@ -20,14 +20,12 @@ type Moment struct {
 // A Span is one phase of one step: events that follow each other and share both.
 // A step that accumulates gradients has several spans of a phase.
 type Span struct {
-	Step        int32
-	Phase       timeline.Phase
-	First, Last int    // indices of its first and last event
-	End         Moment // after its last event
+	Step  int32
+	Phase timeline.Phase
+	End   Moment // after its last event
 	// The largest allocated and reserved bytes within the span, what was held
 	// at its beginning included.
 	PeakAllocated, PeakReserved Moment
-	Retries                     int64 // how often all cached blocks were given back within it
 }
 
 // A Result is what replaying a timeline came to.
@@ -146,10 +144,7 @@ func (p *Replayer) rest(l *timeline.Log) {
 
 func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
 	block := int32(p.live.Len()) - s.Shift // as the Log wrote it
-	at, _ := slices.BinarySearchFunc(plans, block, func(a timeline.Planned,
-		b int32) int {
-		return cmp.Compare(a.Block, b)
-	})
+	at, _ := slices.BinarySearchFunc(plans, block, func(a timeline.Planned, b int32) int { return cmp.Compare(a.Block, b) })
 	for _, e := range s.Entries {
 		switch e.Kind() {
 		case timeline.Alloc:
@@ -179,16 +174,14 @@ func (p *Replayer) enter(step int32, phase timeline.Phase) {
 		return
 	}
 	p.leave()
-	p.span = Span{Step: step, Phase: phase, First: p.event, PeakAllocated: p.r.End, PeakReserved: p.r.End,
-		Retries: -p.a.stats.AllocRetries}
+	p.span = Span{Step: step, Phase: phase, PeakAllocated: p.r.End, PeakReserved: p.r.End}
 	p.begun = true
 }
 
 // leave ends a span.
 func (p *Replayer) leave() {
 	if p.begun {
-		p.span.Last, p.span.End = p.event-1, p.r.End
-		p.span.Retries += p.a.stats.AllocRetries
+		p.span.End = p.r.End
 		p.r.Spans = append(p.r.Spans, p.span)
 	}
 }

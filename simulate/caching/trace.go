@@ -1,6 +1,7 @@
 package caching
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -87,7 +88,6 @@ type SegmentBlock struct {
 	Bytes     int64
 	Requested int64 // 0 for a cached block
 	Active    bool  // handed out, not cached
-	Block     Block // the handle, of an active block
 }
 
 // Segments returns what the replay left reserved, by address. Where the allocator was given up, the run is replayed
@@ -115,20 +115,12 @@ func (a *Allocator) Segments() []Segment {
 			s.Bytes += b.size
 			sb := SegmentBlock{Address: b.addr, Bytes: b.size}
 			if b.state == active {
-				sb.Requested, sb.Active, sb.Block = b.requested, true, Block(id)
+				sb.Requested, sb.Active = b.requested, true
 			}
 			s.Blocks = append(s.Blocks, sb)
 		}
 		out = append(out, s)
 	}
-	slices.SortStableFunc(out, func(x, y Segment) int {
-		switch {
-		case x.Address < y.Address:
-			return -1
-		case x.Address > y.Address:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(x, y Segment) int { return cmp.Compare(x.Address, y.Address) })
 	return out
 }

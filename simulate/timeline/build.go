@@ -1,5 +1,7 @@
 package timeline
 
+import "slices"
+
 // A Builder appends events to a Timeline. It numbers the blocks and stamps every
 // event with the phase, step, layer and stream in force. The zero Builder is
 // ready: it begins while loading, at step 0, on the default stream, in no layer.
@@ -12,13 +14,10 @@ type Builder struct {
 }
 
 // Grow makes room for n more events, so that appending them does not reallocate.
-func (b *Builder) Grow(n int) {
-	if n > cap(b.t.Events)-len(b.t.Events) {
-		events := make([]Event, len(b.t.Events), len(b.t.Events)+n)
-		copy(events, b.t.Events)
-		b.t.Events = events
-	}
-}
+func (b *Builder) Grow(n int) { b.t.Events = slices.Grow(b.t.Events, n) }
+
+// Len returns the number of events so far.
+func (b *Builder) Len() int { return len(b.t.Events) }
 
 // Mark begins a phase of a step and records it as an event.
 func (b *Builder) Mark(step int32, phase Phase) {

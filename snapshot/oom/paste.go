@@ -16,27 +16,20 @@ const unsaid = -1
 // nvidia-smi's table, or several of them. Sizes are bytes, or unsaid.
 type Paste struct {
 	Kinds     []string // what was found in the text
-	Backend   string   // CUDA, HIP or XPU, as the message has it
 	GPU       string   // its number, as the message has it
 	Tried     int64    // the request that failed
 	Total     int64    // of the device
 	Free      int64    // of the device
 	Process   int64    // of this process, what is not PyTorch's too
 	Allocated int64
-	Reserved  int64 // PyTorch's, what is allocated too
-	Private   int64 // of the allocated: in private pools of CUDA graphs
-	Allowed   int64 // by set_per_process_memory_fraction
-	Peak      int64 // most that was allocated
-	Retries   int64 // of the allocator
-	Bare      bool  // CUDA itself failed, outside PyTorch's allocator
-	Old       bool  // a message from before PyTorch 2.1
-	Others    []Process
-}
-
-// A Process is another one on the device.
-type Process struct {
-	PID   string
-	Bytes int64
+	Reserved  int64   // PyTorch's, what is allocated too
+	Private   int64   // of the allocated: in private pools of CUDA graphs
+	Allowed   int64   // by set_per_process_memory_fraction
+	Peak      int64   // most that was allocated
+	Retries   int64   // of the allocator
+	Bare      bool    // CUDA itself failed, outside PyTorch's allocator
+	Old       bool    // a message from before PyTorch 2.1
+	Others    []int64 // by other processes
 }
 
 // re compiles a pattern when it is first asked for.
@@ -49,7 +42,7 @@ const amount = `(\d{1,20}(?:\.\d{1,9})? ?(?:[KMGTP]i?B|bytes|B))`
 // PyTorch's message, c10/cuda/CUDACachingAllocator.cpp. Until 1.3 it has "cached", which is what is reserved and not
 // allocated; until 2.0 "reserved in total by PyTorch"; "total capacty" until 2.1.
 var (
-	triedIn   = re(`(CUDA|HIP|XPU|MPS backend) out of memory[^T]{0,200}Tried to allocate ` + amount)
+	triedIn   = re(`(?:CUDA|HIP|XPU|MPS backend) out of memory[^T]{0,200}Tried to allocate ` + amount)
 	gpuIn     = re(`GPU (\d{1,6})(?:;| has)`)
 	totalIn   = re(amount + ` total capacity|total capaci?ty of ` + amount)
 	freeIn    = re(amount + ` free[;)]|of which ` + amount + ` is free`)
@@ -60,7 +53,7 @@ var (
 	privateIn = re(amount + ` allocated in private pools`)
 	allowedIn = re(amount + ` allowed;`)
 	processIn = re(`this process has ` + amount + ` memory in use`)
-	othersIn  = re(`Process (\d{1,12}) has ` + amount + ` memory in use`)
+	othersIn  = re(`Process \d{1,12} has ` + amount + ` memory in use`)
 	bareIn    = re(`CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation`)
 )
 
@@ -76,7 +69,7 @@ var (
 // nvidia-smi's table.
 var (
 	smiIn     = re(`\| *[^|]*\| *(\d{1,9})MiB */ *(\d{1,9})MiB *\|`)
-	smiProcIn = re(`\| +(\d{1,4}) +(?:\S+ +\S+ +)?(\d{1,12}) +[CG]\+?[CG]? +.{1,200}? +(\d{1,9})MiB *\|`)
+	smiProcIn = re(`\| +(\d{1,4}) +(?:\S+ +\S+ +)?\d{1,12} +[CG]\+?[CG]? +.{1,200}? +(\d{1,9})MiB *\|`)
 )
 
 // ReadPaste reads a pasted text. Of several messages the last one counts; it is false where there is nothing to read.
@@ -103,7 +96,7 @@ func (p *Paste) message(text string) {
 	text = text[at[0]:min(len(text), at[0]+longest)]
 	m := triedIn().FindStringSubmatch(text)
 	p.Kinds = append(p.Kinds, "PyTorch's message")
-	p.Backend, p.Tried = strings.TrimSuffix(m[1], " backend"), bytesOf(m[2])
+	p.Tried = bytesOf(m[1])
 	if g := gpuIn().FindStringSubmatch(text); g != nil {
 		p.GPU = g[1]
 	}
@@ -118,7 +111,7 @@ func (p *Paste) message(text string) {
 		}
 	}
 	for _, o := range othersIn().FindAllStringSubmatch(text, -1) {
-		p.Others = append(p.Others, Process{PID: o[1], Bytes: bytesOf(o[2])})
+		p.Others = append(p.Others, bytesOf(o[1]))
 	}
 	p.findSelf()
 }
@@ -133,8 +126,8 @@ func (p *Paste) findSelf() {
 		return
 	}
 	for i, o := range p.Others {
-		if beyond := o.Bytes - p.Reserved; beyond >= 0 && beyond < beyondPyTorch {
-			p.Process, p.Others = o.Bytes, slices.Delete(p.Others, i, i+1)
+		if beyond := o - p.Reserved; beyond >= 0 && beyond < beyondPyTorch {
+			p.Process, p.Others = o, slices.Delete(p.Others, i, i+1)
 			return
 		}
 	}
@@ -199,7 +192,7 @@ func (p *Paste) table(text string) {
 	defer p.findSelf()
 	for _, m := range smiProcIn().FindAllStringSubmatch(text, -1) {
 		if m[1] == p.GPU {
-			p.Others = append(p.Others, Process{PID: m[2], Bytes: number(m[3]) << 20})
+			p.Others = append(p.Others, number(m[2])<<20)
 		}
 	}
 }

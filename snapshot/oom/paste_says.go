@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -36,7 +37,7 @@ func (p *Paste) unexplained() int64 {
 // others adds up the other processes.
 func (p *Paste) others() (sum int64) {
 	for _, o := range p.Others {
-		sum += o.Bytes
+		sum += o
 	}
 	return sum
 }
@@ -70,7 +71,7 @@ func (p *Paste) Held() (all []Share) {
 		add(rest, left)
 	}
 	add("free", p.Free)
-	slices.SortStableFunc(all, func(a, b Share) int { return int(max(min(b.Bytes-a.Bytes, 1), -1)) })
+	slices.SortStableFunc(all, func(a, b Share) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return all
 }
 
