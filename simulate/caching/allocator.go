@@ -15,14 +15,14 @@ type Block int32
 // for concurrent use.
 type Allocator struct {
 	cfg        Config
-	maxSplit   int64 // maxRequest and more when off
-	limit      int64 // what a memory fraction lets it reserve
-	capacity   int64 // what the device can give it
-	gcLimit    int64 // allowed memory, for garbage collection; 0 when off
-	blocks     blockTable
-	spare      int32   // the first unused slot, whose next is the next one
-	gcBase     []int64 // by block: the pool's searches when it became cached; nil unless garbage is collected
-	pools      [2]pool // large, small
+	maxSplit   int64                  // maxRequest and more when off
+	limit      int64                  // what a memory fraction lets it reserve
+	capacity   int64                  // what the device can give it
+	gcLimit    int64                  // allowed memory, for garbage collection; 0 when off
+	blocks     timeline.Chunks[block] // by their numbers
+	spare      int32                  // the first unused slot, whose next is the next one
+	gcBase     []int64                // by block: the pool's searches when it became cached; nil unless garbage is collected
+	pools      [2]pool                // large, small
 	expandable []expandableSegment
 	stats      Stats
 	trace      timeline.Chunks[TraceEntry]
@@ -42,13 +42,13 @@ func (a *Allocator) begin(cfg Config) {
 	if cfg.Address == nil {
 		cfg.Address = TopDown()
 	}
-	a.blocks.n = 0
+	a.blocks.Reset()
 	for i := range a.pools {
 		a.pools[i].free.reset()
 	}
 	*a = Allocator{cfg: cfg, maxSplit: maxRequest * 2, limit: maxRequest, capacity: maxRequest, blocks: a.blocks,
 		pools: [2]pool{{free: a.pools[0].free}, {free: a.pools[1].free}}}
-	a.blocks.add(block{}) // none
+	a.blocks.Add(block{}) // none
 	a.pools[1].small = true
 	a.stats.MaxSplitSize = -1
 	if cfg.Options.MaxSplitSize > 0 {

@@ -20,29 +20,6 @@ type block struct {
 	small      bool
 }
 
-// A blockTable is the blocks by their numbers. It grows without moving them, a little at a time: most runs have some
-// hundred.
-type blockTable struct {
-	chunks [][]block
-	n      int32
-}
-
-const blockChunk = 256
-
-func (t *blockTable) add(b block) int32 {
-	if t.n == blockChunk*int32(len(t.chunks)) {
-		t.chunks = append(t.chunks, make([]block, blockChunk))
-	}
-	id := t.n
-	t.chunks[id/blockChunk][id%blockChunk] = b
-	t.n++
-	return id
-}
-
-func (t *blockTable) at(id int32) *block {
-	return &t.chunks[uint32(id)/blockChunk][uint32(id)%blockChunk]
-}
-
 type pool struct {
 	free     freeBlocks
 	unmapped set
@@ -75,11 +52,12 @@ func (a *Allocator) newBlock(b block) int32 {
 		*slot = b
 		return id
 	}
-	return a.blocks.add(b)
+	a.blocks.Add(b)
+	return int32(a.blocks.Len() - 1)
 }
 
 // at returns a block, which keeps its place.
-func (a *Allocator) at(id int32) *block { return a.blocks.at(id) }
+func (a *Allocator) at(id int32) *block { return a.blocks.At(int(id)) }
 
 func (a *Allocator) drop(id int32) {
 	*a.at(id) = block{next: a.spare}

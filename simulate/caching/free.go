@@ -9,7 +9,7 @@ func (a *Allocator) Free(b Block) error {
 	if id == none {
 		return nil
 	}
-	if id < 0 || id >= a.blocks.n || a.at(id).state != active {
+	if id < 0 || int(id) >= a.blocks.Len() || a.at(id).state != active {
 		return fmt.Errorf("caching: block %d is freed but not allocated", b)
 	}
 	blk := a.at(id)

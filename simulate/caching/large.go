@@ -29,7 +29,7 @@ const release = int64(-1)
 // can be done without is among them whatever its size, which Config.Workspaces may change.
 func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 	g := &LargeRequests{}
-	var index sparse // by block: one more than its index among the requests
+	var index timeline.Chunks[int32] // by block: one more than its index among the requests, 0 for others
 	plans, block := l.Plans(), int32(0)
 	for s := range l.Stretches {
 		if s.Later > 0 {
@@ -43,14 +43,16 @@ func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 					g.plans = append(g.plans, timeline.Planned{Block: g.count, Plan: plans[0].Plan})
 					plans = plans[1:]
 				}
+				at := int32(0)
 				if planned || o.roundSize(e.Bytes()) > smallSize {
 					g.count++
-					index.set(block, g.count)
+					at = g.count
 					g.events.Add(2*e.Bytes() | int64(e.Stream())<<largeStream)
 				}
+				index.Add(at)
 				block++
 			case timeline.Free:
-				if k := index.at(e.Block()); k > 0 {
+				if k := *index.At(int(e.Block())); k > 0 {
 					g.events.Add(2*int64(k-1) + 1)
 				}
 			case timeline.Release:
@@ -59,29 +61,6 @@ func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 		}
 	}
 	return g
-}
-
-// A sparse is a list most of which is 0.
-type sparse [][]int32
-
-const sparsePage = 512
-
-func (s *sparse) set(i, v int32) {
-	page := int(i / sparsePage)
-	for len(*s) <= page {
-		*s = append(*s, nil)
-	}
-	if (*s)[page] == nil {
-		(*s)[page] = make([]int32, sparsePage)
-	}
-	(*s)[page][i%sparsePage] = v
-}
-
-func (s sparse) at(i int32) int32 {
-	if page := int(i / sparsePage); page < len(s) && s[page] != nil {
-		return s[page][i%sparsePage]
-	}
-	return 0
 }
 
 // A replaying is what a replay works in whose answer is a number: the next one has its memory.

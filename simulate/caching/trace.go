@@ -104,7 +104,7 @@ func (r *Result) Segments() []Segment {
 // Segments returns all reserved memory by address.
 func (a *Allocator) Segments() []Segment {
 	var out []Segment
-	for i := 1; i < int(a.blocks.n); i++ {
+	for i := 1; i < a.blocks.Len(); i++ {
 		head := a.at(int32(i))
 		if head.state != cached && head.state != active || head.prev != none && a.at(head.prev).state != unmapped {
 			continue

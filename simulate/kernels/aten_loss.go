@@ -33,13 +33,22 @@ func (k *Kernels) contiguous(c *Call, args ...int) {
 	k.give(copies...)
 }
 
+// reduced returns the first argument of a loss that is reduced as an argument says; of others it makes the result.
+func (k *Kernels) reduced(c *Call, reduction int) *Tensor {
+	x := c.tensor(0)
+	if x == nil || len(c.Args) > reduction && c.int(reduction) == reductionNone {
+		k.makes(0)
+		return nil
+	}
+	return x
+}
+
 // pointwiseLoss is mse_loss(self, target, reduction) or smooth_l1_loss: the loss is first written into a tensor of the
 // arguments' size, then averaged into the result, whose storage was made for that size too and keeps it (the
 // structured kernels' meta functions in BinaryOps.cpp).
 func (k *Kernels) pointwiseLoss(c *Call) {
-	x := c.tensor(0)
-	if x == nil || len(c.Args) > 2 && c.int(2) == reductionNone {
-		k.makes(0)
+	x := k.reduced(c, 2)
+	if x == nil {
 		return
 	}
 	k.makesAs(0, x.Bytes())
@@ -50,9 +59,8 @@ func (k *Kernels) pointwiseLoss(c *Call) {
 
 // reducedLoss averages a tensor of the arguments' size.
 func (k *Kernels) reducedLoss(c *Call) {
-	x := c.tensor(0)
-	if x == nil || len(c.Args) > 2 && c.int(2) == reductionNone {
-		k.makes(0)
+	x := k.reduced(c, 2)
+	if x == nil {
 		return
 	}
 	each := k.take(x.Bytes())
@@ -64,9 +72,8 @@ func (k *Kernels) reducedLoss(c *Call) {
 // binaryCrossEntropy is binary_cross_entropy(self, target, weight, reduction): the result keeps the storage of a
 // tensor of the arguments' size, in which the loss was made.
 func (k *Kernels) binaryCrossEntropy(c *Call) {
-	x := c.tensor(0)
-	if x == nil || len(c.Args) > 3 && c.int(3) == reductionNone {
-		k.makes(0)
+	x := k.reduced(c, 3)
+	if x == nil {
 		return
 	}
 	k.makesAs(0, x.Bytes())

@@ -124,7 +124,6 @@ func reduceBuffers(shape, stride []int64, dims []int, accumulator int64, d gpu.D
 	}
 	perThread := func() int64 { return ceilDiv(inputs, stepIn) }
 	if perThread() < min(height*16, maxPerThread) {
-		stepOut *= height
 		return 0, 0 // no split across warps, so none across blocks
 	}
 	stepIn *= height

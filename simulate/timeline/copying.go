@@ -35,16 +35,9 @@ func (c *Copying) To(event int) {
 		case Mark:
 			l.Mark(e.Step()+c.later, e.Phase())
 		case Alloc:
-			block, plan := c.first+c.next, int32(0)
-			if len(c.plans) > 0 && c.plans[0].Block == block {
-				plan, c.plans = c.plans[0].Plan, c.plans[1:]
+			if block, plan, omitted := c.made(); !omitted {
+				c.blocks[block-c.first] = l.Alloc(l.request(block), plan)
 			}
-			if len(c.omit) > 0 && c.omit[0] == block {
-				c.blocks[c.next], c.omit = -1, c.omit[1:]
-			} else {
-				c.blocks[c.next] = l.Alloc(l.request(block), plan)
-			}
-			c.next++
 		case Free:
 			l.Free(c.Block(e.Block()), e.layer())
 		case Release:
@@ -56,19 +49,24 @@ func (c *Copying) To(event int) {
 // Skip leaves the events up to one out: what they make they give back, or it is to be omitted.
 func (c *Copying) Skip(event int) {
 	for ; c.at < event; c.at++ {
-		if c.log.entries.At(c.at).Kind() != Alloc {
-			continue
+		if c.log.entries.At(c.at).Kind() == Alloc {
+			c.made()
 		}
-		block := c.first + c.next
-		if len(c.plans) > 0 && c.plans[0].Block == block {
-			c.plans = c.plans[1:]
-		}
-		if len(c.omit) > 0 && c.omit[0] == block {
-			c.omit = c.omit[1:]
-		}
-		c.blocks[c.next] = -1
-		c.next++
 	}
+}
+
+// made passes the block that comes next, of which there is no copy yet, and returns its plan and whether it is omitted.
+func (c *Copying) made() (block, plan int32, omitted bool) {
+	block = c.first + c.next
+	c.blocks[c.next] = -1
+	c.next++
+	if len(c.plans) > 0 && c.plans[0].Block == block {
+		plan, c.plans = c.plans[0].Plan, c.plans[1:]
+	}
+	if omitted = len(c.omit) > 0 && c.omit[0] == block; omitted {
+		c.omit = c.omit[1:]
+	}
+	return block, plan, omitted
 }
 
 // Block returns what stands for a block that is copied.
