@@ -214,23 +214,15 @@ func (m *machine) step() (done bool, err error) {
 			i = binary.LittleEndian.Uint32(arg)
 			in.pos += 4
 		}
-		if err := m.get(i); err != nil {
-			return false, err
-		}
+		err = m.get(i)
 	case opMemoize:
-		if err := m.put(len(m.memo)); err != nil {
-			return false, err
-		}
+		err = m.put(len(m.memo))
 	case opBinPut:
 		in.pos++
-		if err := m.put(int(arg[0])); err != nil {
-			return false, err
-		}
+		err = m.put(int(arg[0]))
 	case opLongBinPut:
 		in.pos += 4
-		if err := m.put(int(binary.LittleEndian.Uint32(arg))); err != nil {
-			return false, err
-		}
+		err = m.put(int(binary.LittleEndian.Uint32(arg)))
 	case opBinInt1:
 		in.pos++
 		m.push(kInt, int64(arg[0]))
@@ -242,14 +234,10 @@ func (m *machine) step() (done bool, err error) {
 		m.push(kInt, int64(int32(binary.LittleEndian.Uint32(arg))))
 	case opLong1:
 		in.pos++
-		if err := m.long(int64(arg[0])); err != nil {
-			return false, err
-		}
+		err = m.long(int64(arg[0]))
 	case opLong4:
 		in.pos += 4
-		if err := m.long(int64(int32(binary.LittleEndian.Uint32(arg)))); err != nil {
-			return false, err
-		}
+		err = m.long(int64(int32(binary.LittleEndian.Uint32(arg))))
 	case opBinFloat:
 		in.pos += 8
 		m.push(kFloat, int64(binary.BigEndian.Uint64(arg)))
@@ -261,49 +249,31 @@ func (m *machine) step() (done bool, err error) {
 		m.push(kBool, 0)
 	case opShortBinUnicode:
 		in.pos++
-		if err := m.text(uint64(arg[0])); err != nil {
-			return false, err
-		}
+		err = m.text(uint64(arg[0]))
 	case opBinUnicode:
 		in.pos += 4
-		if err := m.text(uint64(binary.LittleEndian.Uint32(arg))); err != nil {
-			return false, err
-		}
+		err = m.text(uint64(binary.LittleEndian.Uint32(arg)))
 	case opBinUnicode8:
 		in.pos += 8
-		if err := m.text(binary.LittleEndian.Uint64(arg)); err != nil {
-			return false, err
-		}
+		err = m.text(binary.LittleEndian.Uint64(arg))
 	case opMark:
 		if len(m.marks) >= maxMarks {
 			return false, m.fail("nested deeper than %d", maxDepth)
 		}
 		m.marks = append(m.marks, len(m.stack))
 	case opEmptyDict, opEmptyList, opEmptyTuple:
-		if err := m.open(op); err != nil {
-			return false, err
-		}
+		err = m.open(op)
 	case opSetItems, opAppends, opDict, opList, opTuple:
-		if err := m.close(op); err != nil {
-			return false, err
-		}
+		err = m.close(op)
 	case opSetItem:
-		if err := m.closeAt(opSetItems, len(m.stack)-2); err != nil {
-			return false, err
-		}
+		err = m.closeAt(opSetItems, len(m.stack)-2)
 	case opAppend:
-		if err := m.closeAt(opAppends, len(m.stack)-1); err != nil {
-			return false, err
-		}
+		err = m.closeAt(opAppends, len(m.stack)-1)
 	case opTuple1, opTuple2, opTuple3:
-		if err := m.closeAt(opTuple, len(m.stack)-int(op-opTuple1)-1); err != nil {
-			return false, err
-		}
+		err = m.closeAt(opTuple, len(m.stack)-int(op-opTuple1)-1)
 	case opFrame:
 		in.pos += 8
-		if err := m.frame(binary.LittleEndian.Uint64(arg)); err != nil {
-			return false, err
-		}
+		err = m.frame(binary.LittleEndian.Uint64(arg))
 	case opProto:
 		in.pos++
 		if m.protocol = arg[0]; m.protocol < 2 || m.protocol > 5 {
@@ -315,7 +285,10 @@ func (m *machine) step() (done bool, err error) {
 	case opStop:
 		return true, m.stop()
 	default:
-		return false, m.refuse(op)
+		err = m.refuse(op)
+	}
+	if err != nil {
+		return false, err
 	}
 	if len(m.stack) > 8 && !m.promising() {
 		return false, m.refuseRoot()
