@@ -24,7 +24,7 @@ func TestPredictedRun(t *testing.T) {
 	must.OK(t, err)
 	tl, err := s.Timeline(0)
 	must.OK(t, err)
-	r, err := caching.Replay(tl, caching.Config{Record: true})
+	r, err := caching.Replay(tl, caching.Config{})
 	must.OK(t, err)
 	run := page.Predicted("predicted", tl.Source(), r, nil)
 	var most, segments, used int64

@@ -29,7 +29,7 @@ func TestLeftOut(t *testing.T) {
 		l.Release(timeline.NoLayer)
 		take(unit/2, 0)
 		for room, want := range map[int64]int32{2 * unit: 2, 6 * unit: 3} {
-			r, err := caching.Replay(l.Timeline(), caching.Config{Limit: room, Room: room, Record: true})
+			r, err := caching.Replay(l.Timeline(), caching.Config{Limit: room, Room: room})
 			must.OK(t, err)
 			run := Predicted("predicted", l.Source(), r, nil)
 			if err := run.Timeline.Check(); err != nil || run.Timeline.Blocks != want {

@@ -25,8 +25,6 @@ type Allocator struct {
 	pools      [2]pool                // large, small
 	expandable []expandableSegment
 	stats      Stats
-	trace      timeline.Chunks[TraceEntry]
-	told       func(TraceEntry) // gets what the trace would; nil for nobody
 	scratch    []int32
 }
 

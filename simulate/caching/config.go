@@ -55,8 +55,8 @@ type Config struct {
 	// would be exceeded. 0 is no bound.
 	Room int64
 
-	// Record keeps what PyTorch's memory history would record; see Allocator.Trace. Result.Trace replays it otherwise.
-	Record bool
+	// Told, where set, is called with each line that PyTorch's memory history would record.
+	Told func(TraceEntry)
 }
 
 // TopDown returns addresses much as the driver hands them out: it takes ranges

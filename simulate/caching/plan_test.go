@@ -67,7 +67,7 @@ func TestReplaySearches(t *testing.T) {
 	give(take(5*unit, timeline.Searching)) // and not so much
 	give(kept)
 	for limit, want := range map[int64]int{0: 1, 5 * unit: 1, 4 * unit: 2} {
-		cfg := Config{Room: 5 * unit, Limit: limit, Record: true}
+		cfg := Config{Room: 5 * unit, Limit: limit}
 		r, err := Replay(l.Timeline(), cfg)
 		must.OK(t, err)
 		var taken []int64

@@ -101,7 +101,6 @@ type Replayer struct {
 	failed  bool  // a request of this attempt failed: what the recording has of it from there on did not happen
 	span    Span  // the last one
 	begun   bool
-	traced  int // entries of the trace that know their event
 	err     error
 }
 
@@ -246,9 +245,6 @@ func (p *Replayer) free(block int32) {
 // done looks at what is held after an event.
 func (p *Replayer) done() {
 	a, r := p.a, p.r
-	for ; p.traced < a.trace.Len(); p.traced++ {
-		a.trace.At(p.traced).Event = int32(p.event)
-	}
 	now := Moment{p.event, a.stats.RequestedBytes.All.Current, a.stats.AllocatedBytes.All.Current,
 		a.stats.ReservedBytes.All.Current}
 	if now.Allocated > p.span.PeakAllocated.Allocated {

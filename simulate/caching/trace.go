@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-
-	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // An Action is what a TraceEntry tells, as PyTorch's memory history names it.
@@ -38,32 +36,23 @@ func (a Action) String() string {
 type TraceEntry struct {
 	Action  Action
 	Stream  int32
-	Event   int32 // the timeline's event that caused it, when Replay made it
+	Event   int32 // the timeline's event that caused it, in Result.Trace
 	Address int64
 	Bytes   int64
 }
 
-// Trace returns the history since New, when Config.Record asked for it.
-func (a *Allocator) Trace() *timeline.Chunks[TraceEntry] { return &a.trace }
-
 func (a *Allocator) record(e TraceEntry) {
-	if a.cfg.Record {
-		a.trace.Add(e)
-	}
-	if a.told != nil {
-		a.told(e)
+	if a.cfg.Told != nil {
+		a.cfg.Told(e)
 	}
 }
 
-// Trace ranges over the history of a replay. Unless Config.Record has kept it, the run is replayed anew: a list of it
-// is several times as large as the run.
+// Trace ranges over the history of a replay, for which the run is replayed anew: a list of it is several times as large
+// as the run.
 func (r *Result) Trace() iter.Seq[*TraceEntry] {
-	if r.cfg.Record {
-		return r.Allocator.trace.All()
-	}
 	return func(yield func(*TraceEntry) bool) {
 		p, more := NewReplayer(r.cfg), true
-		p.a.told = func(e TraceEntry) {
+		p.a.cfg.Told = func(e TraceEntry) {
 			e.Event = int32(p.event)
 			more = more && yield(&e)
 		}

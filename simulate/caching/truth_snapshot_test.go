@@ -76,7 +76,7 @@ func TestSnapshotStats(t *testing.T) {
 	for _, name := range []string{"mlp_allstacks", "mem_track_4_freed", "oom"} {
 		s := readSnapshot(t, name)
 		tl, segments := toTimeline(t, s.Trace)
-		cfg := Config{Address: given(t, segments), Record: true}
+		cfg := Config{Address: given(t, segments)}
 		if name == "oom" {
 			cfg.Total = 150109880320
 			cfg.Options.MemoryFraction = 0.01
@@ -165,7 +165,8 @@ func TestSnapshotHistory(t *testing.T) {
 			}
 		}
 		a.cfg.Address = given(t, segments)
-		a.cfg.Record = true
+		var trace []TraceEntry
+		a.cfg.Told = func(e TraceEntry) { trace = append(trace, e) }
 		for i, e := range s.Trace {
 			switch e.action {
 			case "alloc":
@@ -182,7 +183,7 @@ func TestSnapshotHistory(t *testing.T) {
 				delete(live, e.address)
 			}
 		}
-		compareTraces(t, name, a.Trace(), s.Trace)
+		compareTraces(t, name, trace, s.Trace)
 		compareSegments(t, name, a, s)
 		stats := a.Stats()
 		for _, f := range stats.Figures() {

@@ -91,7 +91,9 @@ func TestTraces(t *testing.T) {
 		var events []truthEvent
 		testfile.JSON(t, filepath.Join("testdata/traces", name+".json.gz"), &events)
 		tl, segments := toTimeline(t, events)
-		r, err := Replay(tl, Config{Address: given(t, segments), Record: true})
+		var trace []TraceEntry
+		told := func(e TraceEntry) { trace = append(trace, e) }
+		r, err := Replay(tl, Config{Address: given(t, segments), Told: told})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -104,7 +106,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("%s: statistics %+v", name, r.Stats)
 		}
 		// Not the peaks alone: every block lies where the real one lay.
-		compareTraces(t, name, r.Allocator.Trace(), events)
+		compareTraces(t, name, trace, events)
 
 		r, err = Replay(tl, Config{})
 		if err != nil {
@@ -130,18 +132,14 @@ func TestTraces(t *testing.T) {
 
 func deviation(got, want int64) float64 { return float64(got-want) / float64(want) }
 
-func compareTraces(t *testing.T, name string, got *timeline.Chunks[TraceEntry], want []truthEvent) {
+func compareTraces(t *testing.T, name string, got []TraceEntry, want []truthEvent) {
 	t.Helper()
 	want = slices.DeleteFunc(slices.Clone(want), func(e truthEvent) bool { return e.action == "snapshot" })
-	if got.Len() > len(want) {
-		t.Errorf("%s: %d events, wanted %d", name, got.Len(), len(want))
+	if len(got) != len(want) {
+		t.Errorf("%s: %d events, wanted %d", name, len(got), len(want))
 	}
-	for i := range want {
-		if i >= got.Len() {
-			t.Errorf("%s: %d events, wanted %d", name, got.Len(), len(want))
-			return
-		}
-		g, w := got.At(i), want[i]
+	for i := range min(len(got), len(want)) {
+		g, w := got[i], want[i]
 		if g.Action.String() != w.action || g.Address != w.address || g.Bytes != w.bytes {
 			t.Errorf("%s: event %d is %s %#x %d, the real one %s %#x %d", name, i, g.Action, g.Address, g.Bytes, w.action,
 				w.address, w.bytes)

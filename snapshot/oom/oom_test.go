@@ -17,14 +17,16 @@ type machine struct {
 	t     *testing.T
 	a     *caching.Allocator
 	b     *snapshot.Builder
-	seen  int // of the allocator's trace
+	trace []caching.TraceEntry // what was not recorded yet
 	stack snapshot.StackID
 	side  map[int64]int64 // streams by address
 }
 
 func newMachine(t *testing.T, capacity int64) *machine {
-	return &machine{t: t, a: caching.New(caching.Config{Capacity: capacity, Record: true}), b: snapshot.NewBuilder(1),
-		side: map[int64]int64{}}
+	m := &machine{t: t, b: snapshot.NewBuilder(1), side: map[int64]int64{}}
+	told := func(e caching.TraceEntry) { m.trace = append(m.trace, e) }
+	m.a = caching.New(caching.Config{Capacity: capacity, Told: told})
+	return m
 }
 
 // at says where the program is, the outermost call first.
@@ -60,15 +62,14 @@ func (m *machine) record(stream int64) {
 		caching.FreeRequested: snapshot.FreeRequested, caching.FreeCompleted: snapshot.FreeCompleted,
 		caching.SegmentAlloc: snapshot.SegmentAlloc, caching.SegmentFree: snapshot.SegmentFree,
 		caching.OutOfMemory: snapshot.OOM}
-	trace := m.a.Trace()
-	for ; m.seen < trace.Len(); m.seen++ {
-		e := trace.At(m.seen)
+	for _, e := range m.trace {
 		x := snapshot.Event{Action: actions[e.Action], Addr: e.Address, Size: e.Bytes, Stack: m.stack, Note: m.b.Note("")}
 		if x.Action == snapshot.OOM {
 			x.Addr = 1 << 40 // a limit on the process
 		}
 		m.b.Event(0, x, int64(e.Stream))
 	}
+	m.trace = m.trace[:0]
 }
 
 // explain ends the program.

@@ -71,7 +71,7 @@ func TestPredicted(t *testing.T) {
 	for _, name := range []string{"resnet50_seed", "mlp_allstacks", "expandable", "mem_track_0"} {
 		tl, err := load(t, name).Timeline(0)
 		must.OK(t, err)
-		r, err := caching.Replay(tl, caching.Config{Record: true})
+		r, err := caching.Replay(tl, caching.Config{})
 		must.OK(t, err)
 		var file bytes.Buffer
 		must.OK(t, WritePredicted(&file, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil))

@@ -70,7 +70,7 @@ func TestViewer(t *testing.T) {
 		files[name] = b.Bytes()
 		tl, err := s.Timeline(0)
 		must.OK(t, err)
-		r, err := caching.Replay(tl, caching.Config{Record: true})
+		r, err := caching.Replay(tl, caching.Config{})
 		must.OK(t, err)
 		var pb bytes.Buffer
 		must.OK(t, WritePredicted(&pb, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil))
