@@ -12,7 +12,6 @@ package estimate
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/recover/module"
@@ -53,14 +52,12 @@ func (e *UnboundError) Error() string {
 			break
 		}
 		switch {
-		case d.Name == "" && d.Dim < 0 && len(d.Inputs) > 0:
+		case d.Dim < 0:
 			parts = append(parts, fmt.Sprintf("the shape of input %q", d.Inputs[0]))
-		case d.Name == "" && len(d.Inputs) > 0:
+		case d.Name == "":
 			parts = append(parts, fmt.Sprintf("dimension %d of input %q", d.Dim, d.Inputs[0]))
-		case len(d.Inputs) > 0:
-			parts = append(parts, fmt.Sprintf("%q of input %q", d.Name, d.Inputs[0]))
 		default:
-			parts = append(parts, fmt.Sprintf("%q", d.Name))
+			parts = append(parts, fmt.Sprintf("%q of input %q", d.Name, d.Inputs[0]))
 		}
 	}
 	return "no size is given for " + strings.Join(parts, ", ")
@@ -143,17 +140,6 @@ func (b *Model) Simulated(opt Options) (*Report, error) {
 	}
 	r.Notes = append(r.Notes, notes(a, ws, counters, r)...)
 	return r, nil
-}
-
-// unbound reports the dimensions that an answer needs and nobody gave.
-func unbound(types *shape.Result) error {
-	// A symbol that no input has comes from a declared type alone: what depends
-	// on it is unknown, and said to be, but no option could have given it.
-	open := slices.DeleteFunc(slices.Clone(types.Unbound), func(u shape.Unbound) bool { return len(u.Inputs) == 0 })
-	if len(open) == 0 {
-		return nil
-	}
-	return &UnboundError{open}
 }
 
 // names lists the operators that are not modelled, ten at most.

@@ -71,8 +71,8 @@ func Bind(m *onnxload.Model, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unbound(types); err != nil {
-		return nil, err
+	if len(types.Unbound) > 0 {
+		return nil, &UnboundError{types.Unbound}
 	}
 	a := module.New(m, types, recover.Facts)
 	a.Nodes += saved

@@ -70,7 +70,7 @@ func (s *settings) propose(p proposal, m *onnxload.Model, open []shape.Unbound) 
 		case u.Name != "":
 			opt.Dims[u.Name] = p.size
 			flags = append(flags, "--dim "+quoteArg(fmt.Sprintf("%s=%d", u.Name, p.size)))
-		case len(u.Inputs) > 0:
+		default:
 			unnamed[u.Inputs[0]] = true
 		}
 	}
@@ -152,7 +152,7 @@ type openDim struct {
 }
 
 func openKey(u shape.Unbound) openDim {
-	if u.Name != "" || len(u.Inputs) == 0 {
+	if u.Name != "" {
 		return openDim{name: u.Name}
 	}
 	return openDim{input: u.Inputs[0], dim: u.Dim}

@@ -222,14 +222,9 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 	var room [8]int64
 	out := room[:0]
 	for i, d := range s.Dims {
-		d = b.settled(d)
-		n, ok := d.Int()
+		n, ok := b.settled(d)
 		if !ok {
-			what := "is " + d.String() + ", not a number"
-			if d.Unnamed() {
-				what = "is not known"
-			}
-			b.fail("dimension %d of %q %s", i, b.m.NameOf(id), what)
+			b.fail("dimension %d of %q is not known", i, b.m.NameOf(id))
 		}
 		out = append(out, n)
 	}
@@ -237,12 +232,11 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 }
 
 // settled puts a number in the place of what depends on data: the most that it can be, or one.
-func (b *recovery) settled(d shape.Dim) shape.Dim {
+func (b *recovery) settled(d shape.Dim) (int64, bool) {
 	if b.src.Fewest {
-		return b.types.Fewest(d)
+		return d.Fewest()
 	}
-	d, _ = b.types.Limit(d)
-	return d
+	return d.Most()
 }
 
 // keepDims keeps a copy of the sizes of a value. Values of the same sizes share them, unless others came between.

@@ -287,8 +287,7 @@ func (b *recovery) sized(id onnxload.ValueID) bool {
 		return false
 	}
 	for _, d := range s.Dims {
-		d = b.settled(d)
-		if _, known := d.Int(); !known {
+		if _, known := b.settled(d); !known {
 			return false
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // activationFamily has the activation functions, softmax and dropout.
 var activationFamily = family{"", []op{
-	{"Relu", 1, unary, unaryEval(func(_ *call, a Dim) Dim { return maxOf(a, N(0)) },
+	{"Relu", 1, unary, unaryEval(func(_ *call, a Dim) Dim { return Max(a, N(0)) },
 		func(x float64) float64 { return math.Max(x, 0) })},
 	{"Sigmoid", 1, unary, floatEval(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })},
 	{"Tanh", 1, unary, floatEval(math.Tanh)},

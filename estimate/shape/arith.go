@@ -129,14 +129,14 @@ func plain(f func(a, b Dim) Dim) func(*call, Dim, Dim) Dim {
 	return func(_ *call, a, b Dim) Dim { return f(a, b) }
 }
 
-// truncDiv divides as ONNX's Div does on integers: towards zero. Sizes are not
-// negative, so a symbolic quotient is the floor.
+// truncDiv divides as ONNX's Div does on integers: towards zero. Sizes are not negative, so that of an open one is the
+// floor.
 func truncDiv(c *call, a, b Dim) Dim {
 	x, okA := a.Int()
 	y, okB := b.Int()
 	switch {
 	case okB && y == 0:
-		return c.unknownValue()
+		return unknownValue
 	case okA && okB && y == -1:
 		return Sub(N(0), a)
 	case okA && okB:
@@ -150,14 +150,7 @@ func truncDiv(c *call, a, b Dim) Dim {
 // floorMod is Mod with fmod=0: the result has the divisor's sign.
 func floorMod(c *call, a, b Dim) Dim {
 	if y, ok := b.Int(); ok && y == 0 {
-		return c.unknownValue()
-	}
-	if lo, _ := bounds(b, 1); lo > 0 {
-		if lo, _ := bounds(a, 1); lo >= 0 {
-			if _, hi := bounds(Sub(a, b), 1); hi < 0 {
-				return a
-			}
-		}
+		return unknownValue
 	}
 	return Mod(a, b)
 }
@@ -168,7 +161,7 @@ func truncMod(c *call, a, b Dim) Dim {
 	y, okB := b.Int()
 	switch {
 	case okB && y == 0:
-		return c.unknownValue()
+		return unknownValue
 	case okA && okB && y == -1:
 		return N(0)
 	case okA && okB:
@@ -177,17 +170,13 @@ func truncMod(c *call, a, b Dim) Dim {
 	return floorMod(c, a, b)
 }
 
-// maxPower bounds the exponent to which a symbol is raised: sizes are products of a
-// few dimensions.
-const maxPower = 4
-
 // intPow raises to a power that is a number.
 func intPow(c *call, a, b Dim) Dim {
 	exp, ok := b.Int()
 	x, isNum := a.Int()
 	switch {
 	case !ok:
-		return c.unknownValue()
+		return unknownValue
 	case isNum && (x == 0 || x == 1) && exp > 0, exp == 1:
 		return a
 	case exp == 0:
@@ -199,8 +188,8 @@ func intPow(c *call, a, b Dim) Dim {
 		return a
 	case exp < 0 && isNum && x != 0:
 		return N(0)
-	case exp < 0, exp > 63, !isNum && exp > maxPower:
-		return c.unknownValue()
+	case exp < 0, exp > 63:
+		return unknownValue
 	}
 	p := N(1)
 	for range exp {
@@ -211,7 +200,7 @@ func intPow(c *call, a, b Dim) Dim {
 
 func absDim(c *call, a Dim) Dim {
 	n, ok := a.Int()
-	switch lo, hi := bounds(a, 0); {
+	switch lo, hi := a.bounds(); {
 	case ok && n < 0, hi <= 0:
 		return Sub(N(0), a)
 	case lo >= 0:
@@ -221,7 +210,7 @@ func absDim(c *call, a Dim) Dim {
 }
 
 func signDim(c *call, a Dim) Dim {
-	lo, hi := bounds(a, 1)
+	lo, hi := a.bounds()
 	switch {
 	case lo > 0:
 		return N(1)
@@ -230,7 +219,7 @@ func signDim(c *call, a Dim) Dim {
 	case lo == 0 && hi == 0:
 		return N(0)
 	}
-	return c.unknownValue()
+	return unknownValue
 }
 
 func floatSign(x float64) float64 {

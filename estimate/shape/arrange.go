@@ -26,7 +26,7 @@ func transpose(c *call) error {
 	perm, err := c.perm(len(dims))
 	if !ok || err != nil {
 		if given, has := c.attrInts("perm"); !ok && has && len(given) <= maxRank {
-			c.out(0, c.elem(0), Of(c.unknowns(len(given))...))
+			c.out(0, c.elem(0), Of(unknowns(len(given))...))
 			return nil
 		}
 		c.out(0, c.elem(0), Shape{})
@@ -93,7 +93,7 @@ func expand(c *call) error {
 		s := Shape{}
 		if n, ok := c.length(1); ok && in.Ranked {
 			var err error
-			if s, err = broadcast(in, Of(c.unknowns(n)...)); err != nil {
+			if s, err = broadcast(in, Of(unknowns(n)...)); err != nil {
 				return err
 			}
 		}
@@ -136,7 +136,7 @@ func tileV1(c *call) error {
 	times, okT := c.scalarInt(1)
 	at, okA := c.scalarInt(2)
 	if !okT || !okA {
-		c.out(0, c.elem(0), Of(c.unknowns(len(dims))...))
+		c.out(0, c.elem(0), Of(unknowns(len(dims))...))
 		return nil
 	}
 	ax, err := axis(at, len(dims))
@@ -176,7 +176,7 @@ func tile(c *call) error {
 		c.out(0, c.elem(0), Shape{})
 		return nil
 	case !ok:
-		c.out(0, c.elem(0), Of(c.unknowns(len(dims))...))
+		c.out(0, c.elem(0), Of(unknowns(len(dims))...))
 		return nil
 	case len(times) != len(dims):
 		return fmt.Errorf("%d repeats for a tensor of rank %d", len(times), len(dims))
@@ -256,7 +256,7 @@ func (c *call) imageBlocks() ([]Dim, Dim, error) {
 	}
 	dims, ok := c.dims(0)
 	if !ok {
-		c.out(0, c.elem(0), Of(c.unknowns(4)...))
+		c.out(0, c.elem(0), Of(unknowns(4)...))
 		return nil, Dim{}, nil
 	}
 	if len(dims) != 4 {

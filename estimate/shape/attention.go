@@ -82,7 +82,7 @@ func attention(c *call) error {
 		return err
 	}
 	if c.has(4) && !okPast {
-		total = c.unknown()
+		total = unknownSize
 	} else if okPast {
 		total = Add(past[2], total)
 	}

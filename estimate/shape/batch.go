@@ -2,6 +2,7 @@ package shape
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -31,7 +32,7 @@ func (b *binder) batch() error {
 		}
 	}
 	if first == "" {
-		for _, s := range later.order {
+		for _, s := range later {
 			if strings.Contains(strings.ToLower(s), "batch") {
 				return b.set(s, n, batchOption) // what leads is something else, a sequence perhaps
 			}
@@ -53,7 +54,7 @@ func (b *binder) batch() error {
 	}
 	for _, l := range leads {
 		s := l.symbol
-		if s == "" || s == first || later.has[s] || l.rank < 2 && !looksLikeBatch(s) {
+		if s == "" || s == first || slices.Contains(later, s) || l.rank < 2 && !looksLikeBatch(s) {
 			continue
 		}
 		if _, ok := b.sizes[s]; ok {
@@ -65,8 +66,8 @@ func (b *binder) batch() error {
 		b.f.notes.add(fmt.Sprintf("batch: also binds %s, the first dimension of input %q", show(s), l.name))
 	}
 	for _, l := range leads {
-		if size, ok := l.dim.Int(); ok && l.rank > 1 && size != n && !b.given(l.name) {
-			b.f.notes.add(fmt.Sprintf("batch: input %q has a fixed first dimension of %d, which stays", l.name, size))
+		if l.dim.Known && l.rank > 1 && l.dim.Size != n && !b.given(l.name) {
+			b.f.notes.add(fmt.Sprintf("batch: input %q has a fixed first dimension of %d, which stays", l.name, l.dim.Size))
 		}
 	}
 	return nil
@@ -77,42 +78,33 @@ func (b *binder) given(input string) bool { _, ok := b.f.opt.Inputs[input]; retu
 
 // A lead is the first dimension of an input.
 type lead struct {
+	input  int // of Graph.Inputs
 	name   string
-	dim    Dim
+	dim    onnxload.Dim
 	symbol string // "" when dim is not a single unbound symbol
 	rank   int
 }
 
-// A symbolSet remembers the order in which symbols were met.
-type symbolSet struct {
-	has   map[string]bool
-	order []string
-}
-
 // leads returns the first dimension of each input that has one, and the symbols that
-// stand in later places.
-func (b *binder) leads() ([]lead, symbolSet) {
-	var leads []lead
-	later := symbolSet{has: map[string]bool{}}
-	for _, id := range b.f.m.Graph.Inputs {
-		t := b.f.typeOf(id)
-		if t.Kind != onnxload.TensorType || len(t.Shape.Dims) == 0 {
+// stand in later places, in order.
+func (b *binder) leads() (leads []lead, later []string) {
+	seen := map[string]bool{}
+	for i, t := range b.inputs {
+		if t.Kind != onnxload.TensorType || len(t.Dims) == 0 {
 			continue
 		}
-		l := lead{name: b.f.m.NameOf(id), dim: t.Shape.Dims[0], rank: len(t.Shape.Dims)}
-		if s, ok := l.dim.symbol(); ok {
-			if _, bound := b.sizes[s]; !bound {
-				l.symbol = s
-			}
+		l := lead{input: i, name: b.f.m.NameOf(b.f.m.Graph.Inputs[i]), dim: t.Dims[0], rank: len(t.Dims)}
+		if open := b.unsized(l.dim); len(open) == 1 && open[0] == strings.TrimSpace(l.dim.Param) {
+			l.symbol = open[0]
 		}
 		leads = append(leads, l)
-		for _, d := range t.Shape.Dims[1:] {
-			d.Symbols(func(s string) {
-				if !later.has[s] {
-					later.has[s] = true
-					later.order = append(later.order, s)
+		for _, d := range t.Dims[1:] {
+			for _, s := range b.unsized(d) {
+				if !seen[s] {
+					seen[s] = true
+					later = append(later, s)
 				}
-			})
+			}
 		}
 	}
 	return leads, later
@@ -122,9 +114,10 @@ func (b *binder) leads() ([]lead, symbolSet) {
 // batch may be an expression, bound already, or fixed.
 func (b *binder) batchWithoutSymbol(leads []lead) error {
 	n := b.f.opt.Batch
-	fixed := ""
-	for _, l := range leads {
-		size, ok := l.dim.Int()
+	var fixed *lead
+	for i := range leads {
+		l := &leads[i]
+		size, ok := b.size(l.dim)
 		switch {
 		case !ok:
 			solved, err := b.solve(l.dim, n, batchOption)
@@ -133,23 +126,21 @@ func (b *binder) batchWithoutSymbol(leads []lead) error {
 			}
 		case size == n:
 			return nil
-		case fixed == "":
-			fixed = l.name
+		case !l.dim.Known: // it has a symbol, whose size another option gave
+			_, err := b.solve(l.dim, n, batchOption)
+			return err
+		case fixed == nil:
+			fixed = l
 		}
 	}
-	if fixed == "" {
+	switch {
+	case fixed == nil:
 		return batchOption.fail("no input has a batch dimension")
+	case b.given(fixed.name):
+		return batchOption.fail("is %d, and the shape given for input %q begins with another size", n, fixed.name)
 	}
-	if b.given(fixed) {
-		return batchOption.fail("is %d, and the shape given for input %q begins with another size", n, fixed)
-	}
-	for _, id := range b.f.m.Graph.Inputs {
-		if b.f.m.NameOf(id) == fixed {
-			return batchOption.fail("the file fixes input %q to %v; a shape given for that input can change its first dimension",
-				fixed, b.f.typeOf(id).Shape)
-		}
-	}
-	return nil
+	return batchOption.fail("the file fixes input %q to %v; a shape given for that input can change its first dimension",
+		fixed.name, b.f.fromDeclared(b.inputs[fixed.input]).Shape)
 }
 
 // looksLikeBatch reports whether people call their batch dimension so.

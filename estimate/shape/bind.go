@@ -47,80 +47,94 @@ type binding struct {
 type binder struct {
 	f     *inferer
 	sizes map[string]binding
+	// the types of the inputs as the file has them, with the shapes that options give; a dimension without a name has
+	// one that no file has
+	inputs []onnxload.Type
 }
 
 // bind gives the inputs of the model their types: as declared, with the options
 // put in the place of symbols.
 func (f *inferer) bind() error {
-	b := &binder{f, map[string]binding{}}
+	f.sizes = map[string]binding{}
+	b := &binder{f: f, sizes: f.sizes}
 	for _, id := range f.m.Graph.Inputs {
-		t, err := f.inputType(id)
-		if err != nil {
-			return err
+		t := f.m.Values[id].Type()
+		t.Dims = slices.Clone(t.Dims)
+		for i := range t.Dims {
+			d := &t.Dims[i]
+			if n, ok := f.opt.Dims[d.Param]; ok && d.Known && d.Param != "" {
+				d.Size = n
+			}
+			if param := strings.TrimSpace(d.Param); !d.Known && (param == "" || param[0] == '?') {
+				d.Param = fmt.Sprintf("?%s[%d]", f.m.NameOf(id), i)
+			}
 		}
-		f.setType(id, t)
+		b.inputs = append(b.inputs, t)
 	}
 	if err := b.dims(); err != nil {
 		return err
 	}
-	if err := b.inputs(); err != nil {
+	if err := b.shapes(); err != nil {
 		return err
 	}
 	if err := b.batch(); err != nil {
 		return err
 	}
-	f.sizes = b.sizes
-	for _, id := range f.m.Graph.Inputs {
-		t := f.substitute(f.typeOf(id))
+	for i, id := range f.m.Graph.Inputs {
+		t := f.fromDeclared(b.inputs[i])
 		if err := checkType(t); err != nil {
 			return fmt.Errorf("input %q: %w", f.m.NameOf(id), err)
 		}
 		f.setType(id, t)
 	}
+	b.findOpen()
 	return nil
 }
 
-// inputType returns the declared type of an input. Dimensions without a name are
-// unnamed symbols of their own.
-func (f *inferer) inputType(id onnxload.ValueID) (Type, error) {
-	v := &f.m.Values[id]
-	t := f.fromDeclared(v.Type(), func(i int) Dim { return unnamedInput(v.Name, i) })
-	if err := checkType(t); err != nil {
-		return t, fmt.Errorf("input %q: %w", v.Name, err)
-	}
-	return t, nil
-}
-
-// unnamedInput is the symbol of an input's dimension that has no name.
-func unnamedInput(name string, i int) Dim { return Sym(fmt.Sprintf("?%s[%d]", name, i)) }
-
-// substitute puts sizes in the place of bound symbols.
-func (f *inferer) substitute(t Type) Type {
-	if t.Of != nil {
-		of := f.substitute(*t.Of)
-		t.Of = &of
-	}
-	for i, d := range t.Shape.Dims {
-		if _, ok := d.Int(); !ok {
-			t.Shape.Dims = slices.Clone(t.Shape.Dims)
-			for j := i; j < len(t.Shape.Dims); j++ {
-				t.Shape.Dims[j] = f.bound1(t.Shape.Dims[j])
+// findOpen collects the dimensions of inputs that have no size.
+func (b *binder) findOpen() {
+	at := map[string]int{} // index into open
+	for i, t := range b.inputs {
+		name := b.f.m.NameOf(b.f.m.Graph.Inputs[i])
+		if t.Kind <= onnxload.TensorType && !t.HasRank {
+			b.f.open = append(b.f.open, Unbound{Inputs: []string{name}, Dim: -1})
+		}
+		for j, d := range t.Dims {
+			for _, s := range b.unsized(d) {
+				k, ok := at[s]
+				if !ok {
+					k = len(b.f.open)
+					at[s] = k
+					u := Unbound{Name: s, Dim: j}
+					if strings.HasPrefix(s, "?") {
+						u.Name = ""
+					}
+					b.f.open = append(b.f.open, u)
+				}
+				if in := &b.f.open[k].Inputs; len(*in) == 0 || (*in)[len(*in)-1] != name {
+					*in = append(*in, name)
+				}
 			}
-			break
 		}
 	}
-	return t
 }
 
-// bound1 puts sizes in the place of d's bound symbols.
-func (f *inferer) bound1(d Dim) Dim {
-	if _, ok := d.Int(); ok || len(f.sizes) == 0 {
-		return d
+// size returns the size of a dimension, and whether it has one.
+func (b *binder) size(d onnxload.Dim) (int64, bool) {
+	if d.Known {
+		return d.Size, true
 	}
-	return d.Bind(func(name string) (Dim, bool) {
-		b, ok := f.sizes[name]
-		return N(b.size), ok
-	})
+	size, _ := evaluate(d.Param, b.f.sizeOf)
+	return size.Int()
+}
+
+// unsized returns the symbols of a dimension that have no size.
+func (b *binder) unsized(d onnxload.Dim) []string {
+	if d.Known {
+		return nil
+	}
+	_, names := evaluate(d.Param, b.f.sizeOf)
+	return slices.DeleteFunc(names, func(name string) bool { _, ok := b.sizes[name]; return ok })
 }
 
 // set binds a symbol.
@@ -144,36 +158,40 @@ func show(name string) string {
 
 // solve makes d equal to size by binding the one symbol in it that has no size
 // yet. It reports false when that is not possible or not needed.
-func (b *binder) solve(d Dim, size int64, from bindSource) (bool, error) {
-	d = d.Bind(func(name string) (Dim, bool) {
-		v, ok := b.sizes[name]
-		return N(v.size), ok
-	})
-	if n, ok := d.Int(); ok {
+func (b *binder) solve(d onnxload.Dim, size int64, from bindSource) (bool, error) {
+	if n, ok := b.size(d); ok {
 		if n != size {
 			return false, from.fail("wants %d where the dimension is %d%s", size, n, b.because())
 		}
 		return true, nil
 	}
-	if d.Overflowed() {
+	names := slices.Compact(b.unsized(d))
+	if len(names) != 1 {
 		return false, nil
 	}
-	rest, coef, name := int64(0), int64(0), ""
-	for _, t := range d.x.terms {
-		switch {
-		case len(t.atoms) == 0:
-			rest = t.coef
-		case len(t.atoms) == 1 && t.atoms[0].fn == 0 && name == "":
-			coef, name = t.coef, t.atoms[0].key
-		default:
-			return false, nil
-		}
+	with := func(n int64) (int64, bool) {
+		at, _ := evaluate(d.Param, func(name string) (int64, bool) {
+			if name == names[0] {
+				return n, true
+			}
+			return b.f.sizeOf(name)
+		})
+		return at.Int()
 	}
-	n, ok := Sub(N(size), N(rest)).Int()
-	if !ok || n%coef != 0 || n/coef < 0 {
-		return false, from.fail("no size of %s makes %s equal to %d", show(name), d, size)
+	rest, ok0 := with(0)
+	one, ok1 := with(1)
+	coef, ok := Sub(N(one), N(rest)).Int()
+	if !ok0 || !ok1 || !ok || coef == 0 {
+		return false, nil
 	}
-	return true, b.set(name, n/coef, from)
+	left, ok := Sub(N(size), N(rest)).Int()
+	if !ok || left%coef != 0 || left/coef < 0 {
+		return false, from.fail("no size of %s makes %s equal to %d", show(names[0]), d.Param, size)
+	}
+	if n, ok := with(left / coef); !ok || n != size { // it does not grow in proportion
+		return false, nil
+	}
+	return true, b.set(names[0], left/coef, from)
 }
 
 // because lists the bindings so far, for a message about a contradiction.
@@ -220,12 +238,11 @@ func (f *inferer) symbols() []string {
 					continue
 				}
 				seen[d.Param] = true
-				if dim, ok := ParseDim(d.Param); ok {
-					dim.Symbols(func(name string) {
-						if !strings.HasPrefix(name, "?") {
-							names[name] = true
-						}
-					})
+				_, in := evaluate(d.Param, f.sizeOf)
+				for _, name := range in {
+					if name != "" && name[0] != '?' {
+						names[name] = true
+					}
 				}
 			}
 		}
@@ -236,61 +253,57 @@ func (f *inferer) symbols() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// inputs applies Options.Inputs.
-func (b *binder) inputs() error {
+// shapes applies Options.Inputs.
+func (b *binder) shapes() error {
 	f := b.f
-	byName := map[string]onnxload.ValueID{}
+	byName := map[string]int{}
 	var known []string
-	for _, id := range f.m.Graph.Inputs {
-		byName[f.m.NameOf(id)] = id
+	for i, id := range f.m.Graph.Inputs {
+		byName[f.m.NameOf(id)] = i
 		known = append(known, f.m.NameOf(id))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.opt.Inputs)) {
 		sizes, from := f.opt.Inputs[name], inputOption(name)
-		id, ok := byName[name]
+		at, ok := byName[name]
 		if !ok {
 			return from.fail("%s", unknownName("input", name, known))
 		}
-		t := f.typeOf(id)
+		t := &b.inputs[at]
 		if t.Kind != onnxload.TensorType && t.Kind != onnxload.NoType {
 			return from.fail("is no tensor, it takes no shape")
 		}
-		if t.Shape.Ranked && len(t.Shape.Dims) != len(sizes) {
-			return from.fail("has %d dimensions %v, got %d", len(t.Shape.Dims), t.Shape, len(sizes))
+		if t.HasRank && len(t.Dims) != len(sizes) {
+			return from.fail("has %d dimensions %v, got %d", len(t.Dims), f.fromDeclared(*t).Shape, len(sizes))
 		}
-		t.Kind = onnxload.TensorType
-		dims := make([]Dim, len(sizes))
 		for i, size := range sizes {
 			if size < 0 {
 				return from.fail("dimension %d is %d", i, size)
 			}
-			dims[i] = N(size)
-			if !t.Shape.Ranked {
+			if !t.HasRank {
 				continue
 			}
-			was, fixed := t.Shape.Dims[i].Int()
-			declared := f.m.Values[id].Declared
-			named := declared != nil && declared.Dims[i].Known && declared.Dims[i].Param != ""
-			if fixed && was != size && !named {
-				if i > 0 {
-					return from.fail("dimension %d is fixed to %d, got %d", i, was, size)
+			d := t.Dims[i]
+			switch {
+			case d.Known && (d.Size == size || d.Param != ""):
+			case d.Known && i > 0:
+				return from.fail("dimension %d is fixed to %d, got %d", i, d.Size, size)
+			case d.Known:
+				f.notes.add(fmt.Sprintf("input %q: the file fixes its first dimension to %d, taken as %d", name, d.Size, size))
+			default:
+				solved, err := b.solve(d, size, from)
+				if err != nil {
+					return err
 				}
-				f.notes.add(fmt.Sprintf("input %q: the file fixes its first dimension to %d, taken as %d", name, was, size))
-				continue
-			}
-			if fixed {
-				continue
-			}
-			solved, err := b.solve(t.Shape.Dims[i], size, from)
-			if err != nil {
-				return err
-			}
-			if !solved {
-				f.notes.add(fmt.Sprintf("input %q: dimension %d is %s in the file, taken as %d", name, i, t.Shape.Dims[i], size))
+				if !solved {
+					f.notes.add(fmt.Sprintf("input %q: dimension %d is %s in the file, taken as %d", name, i, d.Param, size))
+				}
 			}
 		}
-		t.Shape = Of(dims...)
-		f.setType(id, t)
+		t.Kind, t.HasRank = onnxload.TensorType, true
+		t.Dims = make([]onnxload.Dim, len(sizes))
+		for i, size := range sizes {
+			t.Dims[i] = onnxload.Dim{Known: true, Size: size}
+		}
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (c *call) outConst(i int, v *Const) {
 }
 
 // constant returns the value of input i, or nil when it is absent or unknown.
-// Integer elements may be symbolic.
+// Integer elements may be open.
 func (c *call) constant(i int) *Const {
 	if !c.has(i) {
 		return nil
@@ -130,7 +130,7 @@ func (c *call) constant(i int) *Const {
 	return c.inf.constant(c.node.In[i])
 }
 
-// ints returns the elements of the constant integer input i in order, symbolic ones
+// ints returns the elements of the constant integer input i in order, open ones
 // included, and whether they are known.
 func (c *call) ints(i int) ([]Dim, bool) {
 	v := c.constant(i)
@@ -219,9 +219,6 @@ func (c *call) attrTensor(name string) (*onnxload.Tensor, *Const) {
 	}
 	return a.Tensors[0], c.inf.read(a.Tensors[0])
 }
-
-// unknown returns a dimension of which nothing is known.
-func (c *call) unknown() Dim { return c.inf.unnamed() }
 
 // note records something about the node that the user should know.
 func (c *call) note(format string, args ...any) { c.inf.note(c.node, format, args...) }

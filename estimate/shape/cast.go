@@ -84,7 +84,7 @@ func castEval(c *call) error {
 	return nil
 }
 
-// convert returns v as another type, or nil for types without evaluation. A symbol
+// convert returns v as another type, or nil for types without evaluation. An open one
 // becomes an unknown float (NaN), and an unknown float an unknown integer. Floats lose
 // their fraction, integers wrap, and everything but zero is true.
 func (c *call) convert(v *Const, to onnxload.DType) *Const {
@@ -102,7 +102,7 @@ func (c *call) convert(v *Const, to onnxload.DType) *Const {
 		case v.isFloat():
 			x := math.Trunc(v.Floats[i])
 			if math.IsNaN(x) || x < math.MinInt64 || x >= math.MaxInt64 {
-				out.Ints[i] = c.unknownValue()
+				out.Ints[i] = unknownValue
 				continue
 			}
 			out.Ints[i] = N(int64(x))

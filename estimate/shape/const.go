@@ -3,7 +3,7 @@ package shape
 import "github.com/memestimate/memestimate/onnxload"
 
 // A Const is the value of a small tensor. Integer and bool tensors have Ints, whose
-// elements may be symbolic; floating-point tensors have Floats. A tensor
+// elements may be open; floating-point tensors have Floats. A tensor
 // without elements has the one that its type asks for, empty but not nil.
 type Const struct {
 	Elem   onnxload.DType

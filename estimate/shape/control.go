@@ -174,8 +174,11 @@ func (f *inferer) bits(g *onnxload.Graph, seen map[onnxload.ValueID]bool) Dim {
 			return
 		}
 		seen[id] = true
-		n, _ := f.bound(Product(t.Shape.Dims...))
-		sum = Add(sum, Mul(N(t.Elem.Bits()), n))
+		if n, ok := Mul(N(t.Elem.Bits()), Product(t.Shape.Dims...)).Most(); ok {
+			sum = Add(sum, N(n))
+		} else {
+			sum = unknownSize
+		}
 	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]

@@ -91,9 +91,9 @@ func (c *call) sameRank(in []Dim, okIn bool, other []Dim, okOther bool, otherHas
 	case !okIn && !okOther:
 		return nil, nil, false, nil
 	case !okIn:
-		in = c.unknowns(len(other))
+		in = unknowns(len(other))
 	case !okOther:
-		other = c.unknowns(len(in))
+		other = unknowns(len(in))
 	}
 	if len(in) != len(other) {
 		return nil, nil, false, fmt.Errorf("the input has %d dimensions and the %s %d", len(in), otherHas, len(other))
@@ -204,7 +204,7 @@ func col2im(c *call) error {
 	if err != nil {
 		return err
 	}
-	channels := c.unknown()
+	channels := unknownSize
 	if okBlock {
 		area := Product(block...)
 		if n, isInt := area.Int(); isInt {
@@ -219,7 +219,7 @@ func col2im(c *call) error {
 	case okImage && okBlock && len(image) != len(block):
 		return fmt.Errorf("the image has %d dimensions and the block has %d", len(image), len(block))
 	case !okImage && okBlock:
-		image = c.unknowns(len(block))
+		image = unknowns(len(block))
 	case !okImage:
 		return nil
 	}

@@ -3,52 +3,51 @@ package shape
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// fromDeclared turns a type as the file has it into ours. unnamed makes the
-// symbol of a dimension without a name.
-func (f *inferer) fromDeclared(t onnxload.Type, unnamed func(i int) Dim) Type {
+// fromDeclared turns a type as the file has it into ours.
+func (f *inferer) fromDeclared(t onnxload.Type) Type {
 	out := Type{Kind: t.Kind, Elem: t.Elem}
 	if t.HasRank {
 		out.Shape = Shape{Ranked: true, Dims: make([]Dim, len(t.Dims))}
 		for i, d := range t.Dims {
+			n, overridden := f.opt.Dims[d.Param]
 			switch {
+			case d.Known && overridden && d.Param != "":
+				out.Shape.Dims[i] = N(n)
 			case d.Known:
 				out.Shape.Dims[i] = N(d.Size)
-				if n, ok := f.opt.Dims[d.Param]; ok && d.Param != "" {
-					out.Shape.Dims[i] = N(n)
-				}
-			case d.Param == "" || strings.HasPrefix(d.Param, "?"):
-				out.Shape.Dims[i] = unnamed(i)
 			default:
 				out.Shape.Dims[i] = f.param(d.Param)
 			}
 		}
 	}
 	if t.Of != nil {
-		of := f.fromDeclared(*t.Of, unnamed)
+		of := f.fromDeclared(*t.Of)
 		out.Of = &of
 	}
 	return out
 }
 
-// param parses a dim_param, each text once.
+// param returns what a dim_param comes to, each text read once.
 func (f *inferer) param(text string) Dim {
 	if d, ok := f.params[text]; ok {
 		return d
 	}
-	d, ok := ParseDim(text)
-	if !ok {
-		d = f.unnamed() // only spaces
-	}
+	d, _ := evaluate(text, f.sizeOf)
 	if f.params == nil {
 		f.params = map[string]Dim{}
 	}
 	f.params[text] = d
 	return d
+}
+
+// sizeOf returns the size of a symbol, and whether an option gave it one.
+func (f *inferer) sizeOf(symbol string) (int64, bool) {
+	b, ok := f.sizes[symbol]
+	return b.size, ok
 }
 
 // A Contradiction is a value whose declared type is not the inferred one.
@@ -63,14 +62,14 @@ type Contradiction struct {
 // left open.
 func (f *inferer) settle(id onnxload.ValueID, t Type) Type {
 	decl := f.m.Values[id].Declared
-	if decl == nil || f.opt.IgnoreDeclared || decl.Kind == onnxload.NoType || agrees(t, decl) {
+	if decl == nil || decl.Kind == onnxload.NoType || agrees(t, decl) {
 		return t
 	}
-	d := f.substitute(f.fromDeclared(*decl, func(int) Dim { return f.unnamed() }))
+	d := f.fromDeclared(*decl)
 	if checkType(d) != nil {
 		return t
 	}
-	merged, ok := f.fill(t, d)
+	merged, ok := fill(t, d)
 	if !ok && len(f.contradictions) < maxNotes {
 		f.contradictions = append(f.contradictions, Contradiction{id, d, t})
 	}
@@ -98,7 +97,7 @@ func agrees(t Type, decl *onnxload.Type) bool {
 
 // fill returns t with what it lacks taken from d. It reports false when they
 // contradict each other.
-func (f *inferer) fill(t, d Type) (Type, bool) {
+func fill(t, d Type) (Type, bool) {
 	if t.Kind == onnxload.NoType {
 		return d, true
 	}
@@ -120,17 +119,13 @@ func (f *inferer) fill(t, d Type) (Type, bool) {
 		cloned := false
 		for i, x := range t.Shape.Dims {
 			y := d.Shape.Dims[i]
-			n, known := x.Int()
-			m, declared := y.Int()
-			if known {
-				ok = ok && (!declared || n == m)
+			switch {
+			case y.Open():
 				continue
-			}
-			_, limited := f.bound(x)
-			if !x.Unnamed() || y.Unnamed() || limited && !declared {
+			case !x.Open():
+				ok = ok && x == y
 				continue
-			}
-			if !cloned {
+			case !cloned:
 				t.Shape.Dims, cloned = slices.Clone(t.Shape.Dims), true
 			}
 			t.Shape.Dims[i] = y
@@ -140,7 +135,7 @@ func (f *inferer) fill(t, d Type) (Type, bool) {
 	case t.Of == nil:
 		t.Of = d.Of
 	case d.Of != nil:
-		of, good := f.fill(*t.Of, *d.Of)
+		of, good := fill(*t.Of, *d.Of)
 		t.Of = &of
 		ok = ok && good
 	}

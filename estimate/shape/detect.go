@@ -21,10 +21,10 @@ func nonMaxSuppression(c *call) error {
 		return err
 	}
 	if !okB {
-		boxes = c.unknowns(3)
+		boxes = unknowns(3)
 	}
 	if !okS {
-		scores = c.unknowns(3)
+		scores = unknowns(3)
 	}
 	if _, err := agree("the width of a box", boxes[2], N(4)); err != nil {
 		return err
@@ -49,7 +49,7 @@ func nonMaxSuppression(c *call) error {
 	}
 	n := Product(batch, scores[1], each)
 	if !c.keepsAll(each) {
-		n = c.bounded(n)
+		n = bounded(n)
 	}
 	c.out(0, onnxload.Int64, Of(n, N(3)))
 	return nil

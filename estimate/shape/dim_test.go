@@ -2,112 +2,141 @@ package shape
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
 
-func TestParseDim(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"8", "8"},
-		{" batch ", "batch"},
-		{"past_sequence_length + 1", "past_sequence_length + 1"},
-		{"batch*2", "2*batch"},
-		{"2*batch + batch", "3*batch"},
-		{"floor(h/2)", "floor(h/2)"},
-		{"s0 // 2", "floor(s0/2)"},
-		{"4*s0 // 2", "2*s0"},
-		{"ceil(h/2)", "floor((h + 1)/2)"},
-		{"floor((h - 1)/2) + 1", "floor((h + 1)/2)"},
-		{"CeilDiv(h, 2)", "floor((h + 1)/2)"},
-		{"(s0 + 1)*(s0 - 1)", "s0*s0 - 1"},
-		{"s0**2", "s0*s0"},
-		{"-1", "-1"},
-		{"-s0 + 2*s0", "s0"},
-		{"Max(1, s7)", "max(1, s7)"},
-		{"min(3, 4, 2)", "2"},
-		{"s0 % 4", "mod(s0, 4)"},
-		{"batch_size * num_heads", "batch_size*num_heads"},
-		{"unk__123", "unk__123"},
-		{"Reshape.out:0", "Reshape.out:0"},
-		{"batch-size", "batch-size"},
-		{"s0 - s1", "s0 - s1"},
-		{"s0-1", "s0 - 1"},
-		{"sequence length", "sequence length"},
-		{"s0 / 0", "s0 / 0"},
-		{"f(x)", "f(x)"},
-		{"4096d", "4096d"},
-		{"(s0", "(s0"},
-		{"9223372036854775807*2", "9223372036854775807*2"},
+func TestEvaluate(t *testing.T) {
+	sizes := map[string]int64{"h": 9, "w": 2, "batch": 3, "s0": 6, "past_sequence_length": 15, "batch-size": 4,
+		"sequence length": 5, "s0 / 0": 7, "f(x)": 8, "4096d": 1, "(s0": 2, "9223372036854775807*2": 3}
+	size := func(name string) (int64, bool) { n, ok := sizes[name]; return n, ok }
+	for _, c := range []struct{ text, want, names string }{
+		{"8", "8", ""},
+		{" batch ", "3", "batch"},
+		{"past_sequence_length + 1", "16", "past_sequence_length"},
+		{"2*batch + batch", "9", "batch batch"},
+		{"floor(h/2)", "4", "h"},
+		{"s0 // 4", "1", "s0"},
+		{"ceil(h/2)", "5", "h"},
+		{"CeilDiv(h, 2)", "5", "h"},
+		{"(s0 + 1)*(s0 - 1)", "35", "s0 s0"},
+		{"s0**2", "36", "s0"},
+		{"-1", "-1", ""},
+		{"Max(1, s0)", "6", "s0"},
+		{"min(3, 4, 2)", "2", ""},
+		{"h % 4", "1", "h"},
+		{"max(floor((h + 1)/2), w) * 3 - mod(h, 4)", "14", "h w h"},
+		{"h*unk__123", "?", "h unk__123"},
+		{"Reshape.out:0", "?", "Reshape.out:0"},
+		{"batch-size", "4", "batch-size"},
+		{"s0-1", "5", "s0"},
+		{"sequence length", "5", "sequence length"},
+		{"s0 / 0", "7", "s0 / 0"},
+		{"f(x)", "8", "f(x)"},
+		{"4096d", "1", "4096d"},
+		{"(s0", "2", "(s0"},
+		{"9223372036854775807*2", "3", "9223372036854775807*2"},
 	} {
-		d, ok := ParseDim(c.text)
-		if !ok || d.String() != c.want {
-			t.Errorf("ParseDim(%q) = %v, %v, want %s", c.text, d, ok, c.want)
+		d, names := evaluate(c.text, size)
+		if got := strings.Join(names, " "); d.String() != c.want || got != c.names {
+			t.Errorf("evaluate(%q) = %v of %q, want %s of %q", c.text, d, got, c.want, c.names)
 		}
 	}
-	if _, ok := ParseDim(" "); ok {
-		t.Error("ParseDim of a blank is ok")
-	}
-	deep := strings.Repeat("(", 200) + "x" + strings.Repeat(")", 200)
-	if d, _ := ParseDim(deep); d.String() != deep {
-		t.Errorf("ParseDim of 200 parentheses = %v, want a symbol", d)
+	deep := strings.Repeat("(", 200) + "h" + strings.Repeat(")", 200)
+	if _, names := evaluate(deep, size); !slices.Equal(names, []string{deep}) {
+		t.Errorf("200 parentheses have the symbols %q, want a symbol", names)
 	}
 }
 
 func TestDimArithmetic(t *testing.T) {
-	b, s := Sym("b"), Sym("s")
+	b := bounded(N(10))
 	for _, c := range []struct {
-		got  Dim
-		want string
+		got          Dim
+		text         string
+		most, fewest int64
 	}{
-		{Add(b, b), "2*b"},
-		{Sub(Add(b, N(3)), b), "3"},
-		{Mul(Add(b, N(1)), Add(b, N(1))), "b*b + 2*b + 1"},
-		{Product(b, N(0), s), "0"},
-		{Product(), "1"},
-		{FloorDiv(Product(b, s, N(768)), Product(b, N(64))), "12*s"},
-		{FloorDiv(N(-7), N(2)), "-4"},
-		{CeilDiv(N(7), N(2)), "4"},
-		{CeilDiv(N(-7), N(2)), "-3"},
-		{Mod(N(-7), N(3)), "2"},
-		{FloorDiv(Add(Mul(N(4), b), N(5)), N(2)), "2*b + 2"},
-		{FloorDiv(Sub(b, N(1)), N(2)), "floor((b + 1)/2) - 1"},
-		{Max(Add(b, N(1)), b), "b + 1"},
-		{Min(N(4), N(5)), "4"},
-		{Add(N(math.MaxInt64), N(1)), "overflow"},
-		{Mul(N(math.MinInt64), N(-1)), "overflow"},
-		{Mul(N(1<<32), N(1<<31)), "overflow"},
-		{Sub(N(math.MinInt64), N(1)), "overflow"},
-		{Add(Mul(N(math.MaxInt64), b), b), "overflow"},
-		{FloorDiv(N(1), N(0)), "?/0"},
+		{Product(), "1", 1, 1},
+		{Product(b, N(0)), "0", 0, 0},
+		{FloorDiv(N(-7), N(2)), "-4", -4, -4},
+		{CeilDiv(N(7), N(2)), "4", 4, 4},
+		{CeilDiv(N(-7), N(2)), "-3", -3, -3},
+		{Mod(N(-7), N(3)), "2", 2, 2},
+		{Min(N(4), N(5)), "4", 4, 4},
+		{Add(b, N(3)), "?", 13, 4},
+		{Sub(N(3), b), "?", -7, 2},
+		{Mul(b, b), "?", 100, 1},
+		{FloorDiv(Product(b, N(768)), Product(b, N(64))), "?", 12, 12},
+		{FloorDiv(b, N(20)), "0", 0, 0},
+		{Mod(b, N(11)), "?", 10, 1},
+		{Max(b, N(-1)), "?", 10, 1},
+		{Min(b, N(10)), "?", 10, 1},
+		{Min(b, N(-1)), "-1", -1, -1},
+		{bounded(Mul(b, N(2))), "?", 20, 1},
+		{bounded(N(0)), "0", 0, 0},
 	} {
-		if c.got.String() != c.want {
-			t.Errorf("got %v, want %s", c.got, c.want)
+		most, _ := c.got.Most()
+		if fewest, ok := c.got.Fewest(); c.got.String() != c.text || most != c.most || fewest != c.fewest || !ok {
+			t.Errorf("got %v of %d to %d, want %s of %d to %d", c.got, fewest, most, c.text, c.fewest, c.most)
+		}
+	}
+	for _, d := range []Dim{Add(N(math.MaxInt64), N(1)), Mul(N(math.MinInt64), N(-1)), Mul(N(1<<32), N(1<<31)),
+		Sub(N(math.MinInt64), N(1)), Mul(N(math.MaxInt64), b), Add(overflowed, b), FloorDiv(N(math.MinInt64), N(-1))} {
+		if !d.Overflowed() {
+			t.Errorf("got %v, want one that left int64", d)
+		}
+	}
+	for _, d := range []Dim{FloorDiv(N(1), N(0)), Add(unknownSize, N(1)), Mul(unknownValue, b), FloorDiv(b, unknownSize)} {
+		if _, known := d.Most(); known || d.Overflowed() {
+			t.Errorf("got %v, want one that is not known", d)
 		}
 	}
 }
 
-func TestDimBind(t *testing.T) {
-	d, _ := ParseDim("max(floor((h + 1)/2), w) * 3 - mod(h, 4)")
-	got := d.Bind(func(name string) (Dim, bool) {
-		return N(map[string]int64{"h": 9, "w": 2}[name]), true
-	})
-	if n, ok := got.Int(); !ok || n != 14 {
-		t.Errorf("%v with h=9, w=2 is %v, want 14", d, got)
-	}
-}
-
-// A file can ask for expressions that double at every step. They must end.
-func TestDimStaysSmall(t *testing.T) {
-	d := Add(Sym("a"), Sym("b"))
-	e := d
-	for range 200 {
-		d = Mul(d, d)
-		e = Max(FloorDiv(e, N(3)), Mod(Add(e, N(1)), N(5)))
-		if len(e.String()) > 8*maxKey {
-			t.Fatalf("an expression of %d bytes", len(e.String()))
+// TestBoundsAreSound builds random expressions twice, of sizes that data decides and of numbers that it may decide for:
+// what these give lies in the bounds.
+func TestBoundsAreSound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 20000 {
+		var limits, sizes []int64
+		for range 3 {
+			limits = append(limits, rng.Int64N(40)+1)
+			sizes = append(sizes, rng.Int64N(limits[len(limits)-1]+1))
 		}
-	}
-	if !d.Overflowed() {
-		t.Errorf("(a+b)^(2^200) is %v", d)
+		var build func(depth int) (open, num Dim)
+		build = func(depth int) (open, num Dim) {
+			if depth == 0 || rng.IntN(5) == 0 {
+				if rng.IntN(2) == 0 {
+					n := N(rng.Int64N(13) - 4)
+					return n, n
+				}
+				i := rng.IntN(len(sizes))
+				return bounded(N(limits[i])), N(sizes[i])
+			}
+			x, xn := build(depth - 1)
+			y, yn := build(depth - 1)
+			by := N(rng.Int64N(9) + 1)
+			switch rng.IntN(7) {
+			case 0:
+				return Add(x, y), Add(xn, yn)
+			case 1:
+				return Sub(x, y), Sub(xn, yn)
+			case 2:
+				return Mul(x, y), Mul(xn, yn)
+			case 3:
+				return Max(x, y), Max(xn, yn)
+			case 4:
+				return Min(x, y), Min(xn, yn)
+			case 5:
+				return Mod(x, by), Mod(xn, by)
+			}
+			return FloorDiv(x, by), FloorDiv(xn, by)
+		}
+		open, num := build(4)
+		n, ok := num.Int()
+		if lo, hi := open.bounds(); ok && !open.Overflowed() && (n < lo || n > hi) {
+			t.Fatalf("%v of %v at most is %d, outside its bounds %d to %d", sizes, limits, n, lo, hi)
+		}
 	}
 }

@@ -149,7 +149,7 @@ func (e *einsumDims) shape(c *call, t einsumTerm) Shape {
 		if l := t.letters[i]; e.known[l] {
 			out = append(out, e.size[l])
 		} else {
-			out = append(out, c.unknown())
+			out = append(out, unknownSize)
 		}
 	}
 	return Of(out...)

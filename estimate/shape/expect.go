@@ -3,6 +3,7 @@ package shape
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -42,19 +43,13 @@ func (c *call) likeInput(least int) ([]Dim, bool, error) {
 func (c *call) ofRank(i, rank int) ([]Dim, error) {
 	dims, ok, err := c.ranked(i, rank, rank)
 	if err == nil && !ok {
-		dims = c.unknowns(rank)
+		dims = unknowns(rank)
 	}
 	return dims, err
 }
 
 // unknowns returns n dimensions of which nothing is known.
-func (c *call) unknowns(n int) []Dim {
-	dims := make([]Dim, n)
-	for i := range dims {
-		dims[i] = c.unknown()
-	}
-	return dims
-}
+func unknowns(n int) []Dim { return slices.Repeat([]Dim{unknownSize}, n) }
 
 // agree returns the dimension that a and b must both be, the better known of the
 // two. Different numbers are an error.
@@ -64,10 +59,10 @@ func agree(what string, a, b Dim) (Dim, error) {
 	switch {
 	case okA && okB && x != y:
 		return a, fmt.Errorf("%s is both %d and %d", what, x, y)
-	case !okA && (okB || a.Unnamed()):
-		return b, nil
+	case okA, a.ByData() && !okB:
+		return a, nil
 	}
-	return a, nil
+	return b, nil
 }
 
 // agreeAll brings all dimensions to the same by agree.
@@ -173,7 +168,7 @@ func (c *call) scalar(i int) (Dim, bool, error) {
 func (c *call) size(i int, least int64) (Dim, error) {
 	d, ok, err := c.scalar(i)
 	if err != nil || !ok {
-		return c.unknown(), err
+		return unknownSize, err
 	}
 	if n, isInt := d.Int(); isInt && n < least {
 		return d, fmt.Errorf("input %d is %d, wanted at least %d", i, n, least)

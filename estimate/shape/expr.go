@@ -9,35 +9,42 @@ import (
 // text is a symbol as it stands.
 const maxExpr = 512
 
-// ParseDim reads a dimension as exporters write it into dim_param: a number, a
-// symbol, or an expression such as "batch*2", "past_sequence_length + 1",
-// "floor(h/2)", "(s0 + 1)//2" or "Max(1, s7)". Text that is none of these but is not
-// empty is a symbol with that name, which is what ONNX says of it; ok is false
-// for the empty text only.
-func ParseDim(text string) (d Dim, ok bool) {
+// evaluate returns what a dimension comes to that an exporter wrote into dim_param: a number, a symbol, or an expression
+// such as "batch*2", "past_sequence_length + 1", "floor(h/2)", "(s0 + 1)//2" or "Max(1, s7)". Text that is none of these
+// is a symbol with that name, which is what ONNX says of it. Symbols without a size are unknown. names are the symbols,
+// in order, repeats included.
+func evaluate(text string, size func(name string) (int64, bool)) (d Dim, names []string) {
 	text = strings.TrimSpace(text)
-	if text == "" {
-		return Dim{}, false
-	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return N(n), true
+		return N(n), nil
 	}
+	p := exprParser{rest: text, size: size}
 	if len(text) <= maxExpr {
-		p := exprParser{rest: text}
-		d := p.sum(0)
+		d = p.sum(0)
 		p.space()
 		if !p.failed && p.rest == "" && !d.Overflowed() {
-			return d, true
+			return d, p.names
 		}
 	}
-	return Sym(text), true
+	p.names = nil
+	return p.symbol(text), p.names
 }
 
 // An exprParser reads an expression by recursive descent. After failed is set
 // its results mean nothing.
 type exprParser struct {
 	rest   string
+	size   func(name string) (int64, bool)
+	names  []string
 	failed bool
+}
+
+func (p *exprParser) symbol(name string) Dim {
+	p.names = append(p.names, name)
+	if n, ok := p.size(name); ok {
+		return N(n)
+	}
+	return unknownSize
 }
 
 // maxExprDepth bounds the parentheses in an expression.
@@ -154,7 +161,7 @@ func (p *exprParser) factor(depth int) Dim {
 		return N(v)
 	}
 	if !p.take("(") {
-		return Sym(word)
+		return p.symbol(word)
 	}
 	return p.call(strings.ToLower(word), depth+1)
 }

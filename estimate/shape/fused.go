@@ -56,7 +56,7 @@ func embedLayerNorm(c *call) error {
 	if err != nil {
 		return err
 	}
-	hidden := c.unknown()
+	hidden := unknownSize
 	for _, i := range []int{2, 3, 4} { // the tables of words, positions and segments
 		if t, ok, err := c.ranked(i, 2, 2); err != nil {
 			return err

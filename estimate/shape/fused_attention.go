@@ -41,7 +41,7 @@ func mergedAttention(c *call) error {
 	}
 	length := in[1]
 	if c.has(4) {
-		length = c.unknown()
+		length = unknownSize
 	}
 	c.out(1, elem, Of(N(2), in[0], count, length, size))
 	return nil
@@ -56,7 +56,7 @@ func valueSize(c *call) (Dim, error) {
 		}
 		return N(sizes[2]), nil
 	}
-	merged := c.unknown()
+	merged := unknownSize
 	if b, ok, err := c.ranked(2, 1, 1); err != nil {
 		return merged, err
 	} else if ok {
@@ -92,7 +92,7 @@ func multiHeadAttention(c *call) error {
 		return err
 	}
 	if !ok {
-		q = c.unknowns(3)
+		q = unknowns(3)
 	}
 	n, _ := count.Int()
 	size, err := headSize(c, q, n)
@@ -107,7 +107,7 @@ func multiHeadAttention(c *call) error {
 	crossed := false
 	switch {
 	case c.has(1) && !okK:
-		length, valueSize = c.unknown(), c.unknown()
+		length, valueSize = unknownSize, unknownSize
 	case okK && len(k) == 4:
 		length, crossed = k[2], true
 	case okK:
@@ -130,7 +130,7 @@ func multiHeadAttention(c *call) error {
 	} else if ok && !crossed {
 		total = Add(p[2], length)
 	} else if c.has(6) && !crossed {
-		total = c.unknown()
+		total = unknownSize
 	}
 	c.out(0, c.elem(0), Of(q[0], q[1], Mul(count, valueSize)))
 	c.out(1, c.elem(0), Of(q[0], count, total, size))
@@ -178,7 +178,7 @@ func groupQuery(c *call) error {
 		case err != nil:
 			return err
 		case !ok:
-			length = c.unknown()
+			length = unknownSize
 		default:
 			kv.size = p[3] // half of a head's when two 4-bit numbers share a byte
 			switch {
@@ -224,7 +224,7 @@ func sharedHeads(c *call) (q, kv heads, err error) {
 		return q, kv, err
 	}
 	if !ok {
-		in = c.unknowns(3)
+		in = unknowns(3)
 	}
 	all := count
 	if !c.has(1) {
@@ -243,7 +243,7 @@ func sharedHeads(c *call) (q, kv heads, err error) {
 	} else if ok {
 		kv.length = k[1]
 	} else if c.has(1) {
-		kv.length = c.unknown()
+		kv.length = unknownSize
 	}
 	return q, kv, nil
 }

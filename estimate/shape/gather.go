@@ -109,7 +109,7 @@ func (c *call) elementIndices() (Shape, error) {
 		return indices, err
 	}
 	if !indices.Ranked {
-		return Of(c.unknowns(len(data.Dims))...), nil
+		return Of(unknowns(len(data.Dims))...), nil
 	}
 	if len(indices.Dims) != len(data.Dims) {
 		return indices, fmt.Errorf("indices %v have not the rank of the data %v", indices, data)
@@ -259,7 +259,7 @@ func oneHot(c *call) error {
 	if err != nil {
 		return err
 	}
-	depth := c.unknown()
+	depth := unknownSize
 	if n, ok := c.scalarInt(1); ok {
 		depth = N(n)
 	} else if d, ok := c.ints(1); ok && len(d) == 1 {

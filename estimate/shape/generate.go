@@ -34,7 +34,7 @@ func constantOfShape(c *call) error {
 	if !ok {
 		s := Shape{}
 		if n, ok := c.length(0); ok {
-			s = Of(c.unknowns(n)...)
+			s = Of(unknowns(n)...)
 		}
 		c.out(0, elem, s)
 		return nil
@@ -88,7 +88,7 @@ func (c *call) rangeLength() (Dim, error) {
 	for i := range d {
 		v := c.constant(i)
 		if v == nil {
-			return c.unknown(), nil
+			return unknownSize, nil
 		}
 		if v.Len() != 1 {
 			return Dim{}, fmt.Errorf("input %d has %d elements, a scalar is wanted", i, v.Len())
@@ -106,7 +106,7 @@ func (c *call) rangeLength() (Dim, error) {
 		case f[2] == 0:
 			return Dim{}, errors.New("delta is 0")
 		case math.IsNaN(n):
-			return c.unknown(), nil
+			return unknownSize, nil
 		case n >= math.MaxInt64:
 			return Dim{}, fmt.Errorf("a range of %g elements", n)
 		}
@@ -116,8 +116,8 @@ func (c *call) rangeLength() (Dim, error) {
 	switch {
 	case ok && delta == 0:
 		return Dim{}, errors.New("delta is 0")
-	case !ok || hasUnknownValue(d[0]) || hasUnknownValue(d[1]):
-		return c.unknown(), nil
+	case !ok:
+		return unknownSize, nil
 	}
 	span := Sub(d[1], d[0])
 	if delta < 0 {
@@ -228,7 +228,7 @@ func multinomial(c *call) error {
 	if err != nil {
 		return err
 	}
-	batch := c.unknown()
+	batch := unknownSize
 	if dims, ok := c.dims(0); ok {
 		if len(dims) != 2 {
 			return fmt.Errorf("%v is no matrix of [batch, classes]", c.shape(0))

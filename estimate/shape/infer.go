@@ -1,14 +1,12 @@
 // Package shape infers the type and shape of every value of an ONNX model.
 //
-// Dimensions are bound first (see Options), then every node's row of the operator
-// table is applied in order, and constants are evaluated on the way. What stays
-// unbound is a symbolic expression, and what depends on the data is a bounded unknown.
+// The inputs' dimensions get their sizes first (see Options), then every node's row of the operator table is applied in
+// order, and constants are evaluated on the way. What has no size is unknown, and what data decides has bounds.
 package shape
 
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -34,10 +32,6 @@ type Options struct {
 	Batch  int64              // size of the inputs' leading symbolic dimension; 0 leaves it
 	Dims   map[string]int64   // sizes of symbols, by name
 	Inputs map[string][]int64 // shapes of inputs, by name
-
-	// IgnoreDeclared makes inference disregard the types that the file
-	// declares for values other than the inputs: value_info and outputs.
-	IgnoreDeclared bool
 }
 
 // Infer finds the type of every value of m. An operator that the table does not
@@ -87,10 +81,9 @@ type inferer struct {
 	types  []*Type      // by ValueID, shared by values of one type and not to be changed; nil: nothing is known
 	consts []*Const     // by ValueID; nil: not known, or an initializer that nobody read yet
 
-	sizes  map[string]binding        // of bound symbols
-	params map[string]Dim            // dim_param texts, parsed
-	fresh  int                       // unnamed symbols made so far
-	bounds map[string]Dim            // of the symbols that depend on data
+	sizes  map[string]binding        // of symbols
+	params map[string]Dim            // dim_param texts, by what they come to
+	open   []Unbound                 // dimensions of inputs without a size
 	masks  map[onnxload.ValueID]bool // integers that were booleans: their sum is how many are set
 	notes  notes
 
@@ -199,7 +192,6 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 		if id == onnxload.NoValue {
 			continue
 		}
-		f.forget(&c.outs[i])
 		if err := checkType(c.outs[i]); err != nil {
 			return fmt.Errorf("output %d: %w", i, err)
 		}
@@ -215,16 +207,6 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 	return nil
 }
 
-// forget replaces dimensions whose expression became too long by unknowns.
-func (f *inferer) forget(t *Type) {
-	for i, d := range t.Shape.Dims {
-		if d.Overflowed() && d.x.vague {
-			t.Shape.Dims = slices.Clone(t.Shape.Dims)
-			t.Shape.Dims[i] = f.unnamed()
-		}
-	}
-}
-
 // checkType refuses what no tensor can be: whatever a rule computed, a result
 // with it is not passed on.
 func checkType(t Type) error {
@@ -236,7 +218,7 @@ func checkType(t Type) error {
 			if n < 0 {
 				return fmt.Errorf("dimension %d is %d", i, n)
 			}
-		} else if d.Overflowed() && !d.x.vague {
+		} else if d.Overflowed() {
 			return fmt.Errorf("dimension %d does not fit 64 bits", i)
 		}
 	}
@@ -244,10 +226,4 @@ func checkType(t Type) error {
 		return checkType(*t.Of)
 	}
 	return nil
-}
-
-// unnamed returns a new unknown dimension.
-func (f *inferer) unnamed() Dim {
-	f.fresh++
-	return Sym(fmt.Sprintf("?%d", f.fresh))
 }

@@ -69,7 +69,7 @@ func saysLess(w string) (out []string) {
 	if !ok || strings.Contains(name, "=") || strings.Contains(text, "(") || text == "_" {
 		return nil
 	}
-	typ, _, hasValue := strings.Cut(text, "=")
+	typ, _, hasValue := strings.Cut(strings.ReplaceAll(text, "<=", "≤"), "=")
 	elem, dims, ok := strings.Cut(typ, ":")
 	if !ok {
 		elem, dims = defaultElem(text), typ

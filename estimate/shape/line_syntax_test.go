@@ -42,7 +42,7 @@ func defaultElem(s string) string {
 	return "float32"
 }
 
-func parseType(f *inferer, s string) (Type, *Const, error) {
+func parseType(s string) (Type, *Const, error) {
 	for _, wrap := range []string{"seq(", "opt("} {
 		if !strings.HasPrefix(s, wrap) {
 			continue
@@ -51,7 +51,7 @@ func parseType(f *inferer, s string) (Type, *Const, error) {
 		if !ok {
 			return Type{}, nil, fmt.Errorf("want )")
 		}
-		of, _, err := parseType(f, inner)
+		of, _, err := parseType(inner)
 		if err != nil {
 			return Type{}, nil, err
 		}
@@ -74,10 +74,10 @@ func parseType(f *inferer, s string) (Type, *Const, error) {
 		if err != nil {
 			return Type{}, nil, err
 		}
-		of, _, err := parseType(f, value)
+		of, _, err := parseType(value)
 		return Type{Kind: onnxload.MapType, Elem: kt, Of: &of}, nil, err
 	}
-	text, values, hasValue := strings.Cut(s, "=")
+	text, values, hasValue := strings.Cut(strings.ReplaceAll(s, "<=", "≤"), "=")
 	elem, dims, ok := strings.Cut(text, ":")
 	if !ok {
 		elem, dims = defaultElem(s), text
@@ -94,7 +94,7 @@ func parseType(f *inferer, s string) (Type, *Const, error) {
 		t.Shape = Of()
 	default:
 		for _, d := range strings.Split(dims, ",") {
-			dim, err := parseTestDim(f, d)
+			dim, err := parseTestDim(d)
 			if err != nil {
 				return Type{}, nil, err
 			}
@@ -122,7 +122,7 @@ func parseType(f *inferer, s string) (Type, *Const, error) {
 				v.Floats = append(v.Floats, x)
 				continue
 			}
-			d, err := parseTestDim(f, w)
+			d, err := parseTestDim(w)
 			if err != nil {
 				return Type{}, nil, err
 			}
@@ -143,15 +143,16 @@ func cutLast(s string, sep byte) (before, after string, found bool) {
 	return s[:i], s[i+1:], true
 }
 
-func parseTestDim(f *inferer, s string) (Dim, error) {
+func parseTestDim(s string) (Dim, error) {
 	if s == "?" {
-		return f.unnamed(), nil
+		return unknownSize, nil
 	}
-	d, ok := ParseDim(s)
-	if !ok {
-		return Dim{}, fmt.Errorf("%q is no dimension", s)
+	limit, byData := strings.CutPrefix(s, "≤")
+	n, err := strconv.ParseInt(limit, 10, 64)
+	if byData {
+		return bounded(N(n)), err
 	}
-	return d, nil
+	return N(n), err
 }
 
 func parseDType(name string) (onnxload.DType, error) {
@@ -222,20 +223,20 @@ func parseAttr(w string) (onnxload.Attr, error) {
 }
 
 // formatType writes a type as the lines do.
-func formatType(f *inferer, t Type) string {
+func formatType(t Type) string {
 	switch t.Kind {
 	case onnxload.NoType:
 		return "_"
 	case onnxload.SequenceType:
-		s := "seq(" + formatType(f, *t.Of) + ")"
+		s := "seq(" + formatType(*t.Of) + ")"
 		if t.List != nil {
-			s += "#" + formatDim(f, t.List.Len)
+			s += "#" + formatDim(t.List.Len)
 		}
 		return s
 	case onnxload.OptionalType:
-		return "opt(" + formatType(f, *t.Of) + ")"
+		return "opt(" + formatType(*t.Of) + ")"
 	case onnxload.MapType:
-		return "map(" + t.Elem.String() + "," + formatType(f, *t.Of) + ")"
+		return "map(" + t.Elem.String() + "," + formatType(*t.Of) + ")"
 	}
 	s := t.Elem.String() + ":"
 	switch {
@@ -248,19 +249,16 @@ func formatType(f *inferer, t Type) string {
 		if i > 0 {
 			s += ","
 		}
-		s += formatDim(f, d)
+		s += formatDim(d)
 	}
 	return s
 }
 
-func formatDim(f *inferer, d Dim) string {
-	if b, ok := f.bound(d); ok {
-		return "<=" + strings.ReplaceAll(b.String(), " ", "")
+func formatDim(d Dim) string {
+	if most, _ := d.Most(); d.ByData() {
+		return fmt.Sprintf("<=%d", most)
 	}
-	if d.Unnamed() {
-		return "?"
-	}
-	return strings.ReplaceAll(d.String(), " ", "")
+	return d.String()
 }
 
 func formatValue(v *Const) string {
@@ -269,7 +267,7 @@ func formatValue(v *Const) string {
 	}
 	var words []string
 	for _, d := range v.Ints {
-		words = append(words, strings.ReplaceAll(d.String(), " ", ""))
+		words = append(words, formatDim(d))
 	}
 	for _, x := range v.Floats {
 		words = append(words, strconv.FormatFloat(x, 'g', -1, 64))

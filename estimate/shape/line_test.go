@@ -24,15 +24,14 @@ import (
 // the newest row is meant. A type is [DTYPE:]DIMS, float32 by default:
 //
 //	2,3  int64:2,3  -           the last is a scalar
-//	batch,?,batch*2             symbols; each ? is an unknown of its own
+//	?,<=4                       not known, and what data decides, at most 4
 //	float16:*  *                unknown rank
 //	_                           nothing: an omitted input, an output not asked for, a type not known
 //	seq(int64:2,3)  opt(2,3)    sequence, optional; seq(2,3)#4 has four elements
 //	map(string,float32:-)       map from keys to values
 //	int64:2=4,5  -=7  2=1.5,2   with a value; int64 by default, float32 when one has a point
 //
-// An input is NAME:TYPE; the name is for the reader. In an output, <=N is a bounded
-// dimension. An attribute is NAME=VALUE, and the look of the value says its type:
+// An input is NAME:TYPE; the name is for the reader. An attribute is NAME=VALUE, and the look of the value says its type:
 //
 //	axis=-1  alpha=0.5  mode=linear  mode="a b"     int, float, string
 //	axes=0,  pads=1,1  scales=1.0,2  keys="a","b"   lists of them: a comma makes one
@@ -109,7 +108,7 @@ func parseLine(words []string) (l testLine, err error) {
 		if colon >= 0 && (eq < 0 || colon < eq) {
 			id := onnxload.NoValue
 			if w[colon+1:] != "_" {
-				typ, v, err := parseType(l.f, w[colon+1:])
+				typ, v, err := parseType(w[colon+1:])
 				if err != nil {
 					return l, fmt.Errorf("%s: %w", w, err)
 				}
@@ -168,7 +167,9 @@ func inferLine(words []string) ([]Type, error) {
 		t := l.f.typeOf(id)
 		t.Shape.Dims = slices.Clone(t.Shape.Dims)
 		for j, d := range t.Shape.Dims {
-			t.Shape.Dims[j], _ = l.f.bound(d)
+			if most, ok := d.Most(); ok {
+				t.Shape.Dims[j] = N(most)
+			}
 		}
 		out[i] = t
 	}
@@ -200,7 +201,7 @@ func checkLine(line string) (*op, error) {
 			continue
 		}
 		typ, v := f.typeOf(l.node.Out[i]), f.consts[l.node.Out[i]]
-		got := formatType(f, typ)
+		got := formatType(typ)
 		if strings.Contains(strings.ReplaceAll(w, "<=", ""), "=") {
 			got += formatValue(v)
 			if !strings.Contains(w, ":") {

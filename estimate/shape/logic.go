@@ -101,13 +101,13 @@ func logicEval(f func(c *call, a, b Dim) Dim) func(*call) error {
 	return binaryEval(binaryFn{ints: f})
 }
 
-// bitsEval works on the bits of numbers; a symbol has none.
+// bitsEval works on the bits of numbers; an open element has none.
 func bitsEval(f func(a, b int64) int64) func(*call) error {
 	return binaryEval(binaryFn{ints: func(c *call, a, b Dim) Dim {
 		x, okA := a.Int()
 		y, okB := b.Int()
 		if !okA || !okB {
-			return c.unknownValue()
+			return unknownValue
 		}
 		return N(f(x, y))
 	}})
@@ -163,7 +163,7 @@ func whereEval(c *call) error {
 		case x.Ints[i].Equal(y.Ints[i]):
 			out.Ints[i] = x.Ints[i]
 		default:
-			out.Ints[i] = c.unknownValue()
+			out.Ints[i] = unknownValue
 		}
 	}
 	c.outConst(0, out)

@@ -57,11 +57,11 @@ func inferLoop(c *call) error {
 	}
 	switch {
 	case !certain:
-		trips = f.unnamed()
+		trips = unknownSize
 		c.note("the number of iterations is not known")
 	case !always:
-		trips = f.bounded(trips)
 		c.note("the number of iterations is not known, at most %v", trips)
+		trips = bounded(trips)
 	}
 	n, known := trips.Int()
 	for i := range carried {
@@ -216,7 +216,7 @@ func (l *loop) fixpoint(condTrue bool) (always bool, err error) {
 		condTrue = true
 	}
 	values := make([]*Const, len(l.ins))
-	values[0] = one(l.ins[0], l.c.unknownValue())
+	values[0] = one(l.ins[0], unknownValue)
 	if condTrue {
 		values[1] = one(l.ins[1], N(1))
 	}

@@ -65,8 +65,8 @@ var (
 	subEval = binaryEval(binaryFn{plain(Sub), func(a, b float64) float64 { return a - b }})
 	mulEval = binaryEval(binaryFn{plain(Mul), func(a, b float64) float64 { return a * b }})
 	divEval = binaryEval(binaryFn{truncDiv, func(a, b float64) float64 { return a / b }})
-	maxEval = binaryEval(binaryFn{plain(maxOf), math.Max})
-	minEval = binaryEval(binaryFn{plain(minOf), math.Min})
+	maxEval = binaryEval(binaryFn{plain(Max), math.Max})
+	minEval = binaryEval(binaryFn{plain(Min), math.Min})
 	modInts = binaryEval(binaryFn{floorMod, nil})
 	modTrun = binaryEval(binaryFn{truncMod, math.Mod})
 )
@@ -207,7 +207,7 @@ func powEval(c *call) error {
 				out.Floats[i] = math.Pow(base.Floats[i], float64(e))
 			}
 		case exp.isFloat():
-			out.Ints[i] = c.unknownValue()
+			out.Ints[i] = unknownValue
 			if e := exp.Floats[i]; e == math.Trunc(e) && math.Abs(e) < 1<<31 {
 				out.Ints[i] = intPow(c, base.Ints[i], N(int64(e)))
 			}
@@ -249,9 +249,9 @@ func clipEval(c *call) error {
 			case v.isFloat():
 				v.Floats[i] = math.Min(v.Floats[i], limit.Floats[0])
 			case k == 0:
-				v.Ints[i] = maxOf(v.Ints[i], limit.Ints[0])
+				v.Ints[i] = Max(v.Ints[i], limit.Ints[0])
 			default:
-				v.Ints[i] = minOf(v.Ints[i], limit.Ints[0])
+				v.Ints[i] = Min(v.Ints[i], limit.Ints[0])
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func gemm(c *call) error {
 	side := func(i int, trans string) (outer, inner Dim, err error) {
 		dims, ok := c.dims(i)
 		if !ok {
-			return c.unknown(), c.unknown(), nil
+			return unknownSize, unknownSize, nil
 		}
 		if len(dims) != 2 {
 			return outer, inner, fmt.Errorf("input %d is %v, a matrix is wanted", i, c.shape(i))

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 
 // parseModel builds a model from text, one line a statement:
 //
-//	in x:batch,3 k:int64:-         inputs, with types as in testdata/ops
+//	in x:batch,3 k:int64:-         inputs, with types as in testdata/ops, whose dimensions may be symbols
 //	a b = Op@12 x _ axis=1         a node; "_" omits an input or output
 //	info a:4,3                     what the file declares of values
 //	out a b                        outputs
@@ -53,11 +54,10 @@ func parseModel(t testing.TB, text string) *onnxload.Model {
 				name, text, typed := strings.Cut(w, ":")
 				id := value(name)
 				if typed {
-					typ, _, err := parseType(newInferer(m, Options{}), text)
+					d, err := declaredType(text)
 					if err != nil {
 						t.Fatalf("%s: %v", line, err)
 					}
-					d := declare(typ)
 					m.Values[id].Declared = &d
 				}
 				if words[0] == "in" {
@@ -98,19 +98,35 @@ func parseModel(t testing.TB, text string) *onnxload.Model {
 	return m
 }
 
+// declaredType is what a file says of a type, with symbols in the places of dimensions.
+func declaredType(text string) (onnxload.Type, error) {
+	elem, dims, ok := strings.Cut(text, ":")
+	if !ok || strings.Contains(elem, "(") {
+		elem, dims = "", text
+	}
+	symbols := map[int]string{}
+	list := strings.Split(dims, ",")
+	for i, d := range list {
+		if _, err := strconv.ParseInt(d, 10, 64); err != nil && !strings.ContainsAny(d, "?()<") && d != "*" && d != "-" {
+			symbols[i], list[i] = d, "?"
+		}
+	}
+	typ, _, err := parseType(strings.TrimPrefix(elem+":"+strings.Join(list, ","), ":"))
+	out := declare(typ)
+	for i, name := range symbols {
+		if i < len(out.Dims) {
+			out.Dims[i].Param = name
+		}
+	}
+	return out, err
+}
+
 // declare turns a type into what a file would say.
 func declare(t Type) onnxload.Type {
 	out := onnxload.Type{Kind: t.Kind, Elem: t.Elem, HasRank: t.Shape.Ranked}
 	for _, d := range t.Shape.Dims {
 		n, ok := d.Int()
-		switch {
-		case ok:
-			out.Dims = append(out.Dims, onnxload.Dim{Known: true, Size: n})
-		case d.Unnamed():
-			out.Dims = append(out.Dims, onnxload.Dim{})
-		default:
-			out.Dims = append(out.Dims, onnxload.Dim{Param: d.String()})
-		}
+		out.Dims = append(out.Dims, onnxload.Dim{Known: ok, Size: n})
 	}
 	if t.Of != nil {
 		of := declare(*t.Of)
@@ -124,7 +140,7 @@ func (r *Result) typeOf(t testing.TB, name string) string {
 	t.Helper()
 	for i := range r.m.Values {
 		if r.m.Values[i].Name == name {
-			return strings.ReplaceAll(formatType(r.f, r.Type(onnxload.ValueID(i))), "float32:", "")
+			return strings.ReplaceAll(formatType(r.Type(onnxload.ValueID(i))), "float32:", "")
 		}
 	}
 	t.Fatalf("the model has no value %q", name)

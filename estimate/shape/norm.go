@@ -29,7 +29,7 @@ func channelCount(c *call, from, to int) (Dim, error) {
 	} else if ok {
 		channels = N(1)
 	} else {
-		channels = c.unknown()
+		channels = unknownSize
 	}
 	for i := from; i <= to; i++ {
 		of, ok, err := c.ranked(i, 1, 1)
@@ -164,7 +164,7 @@ func groupNorm(c *call) error {
 	if _, err = divide("the number of channels", in[1], groups); err != nil {
 		return err
 	}
-	wanted := c.unknown()
+	wanted := unknownSize
 	for i := 1; i < 3; i++ {
 		s, ok, err := c.ranked(i, 1, 1)
 		if err != nil {

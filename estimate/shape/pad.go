@@ -40,7 +40,7 @@ func (c *call) pad() error {
 		return err
 	}
 	if begin == nil {
-		c.out(0, c.elem(0), Of(c.unknowns(len(dims))...))
+		c.out(0, c.elem(0), Of(unknowns(len(dims))...))
 		return nil
 	}
 	out := make([]Dim, len(dims))

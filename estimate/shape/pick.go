@@ -23,7 +23,7 @@ func nonZero(c *call) error {
 	}
 	dims, ok := c.dims(0)
 	if !ok {
-		c.out(0, onnxload.Int64, Of(c.unknown(), c.unknown()))
+		c.out(0, onnxload.Int64, Of(unknownSize, unknownSize))
 		return nil
 	}
 	v := c.constant(0)
@@ -42,7 +42,7 @@ func nonZero(c *call) error {
 	}
 	rank := len(dims)
 	if !known || rank*len(at) > maxConst {
-		c.out(0, onnxload.Int64, Of(N(int64(rank)), c.bounded(Product(dims...))))
+		c.out(0, onnxload.Int64, Of(N(int64(rank)), bounded(Product(dims...))))
 		return nil
 	}
 	out := zeros(onnxload.Int64, []int64{int64(rank), int64(len(at))}, rank*len(at))
@@ -59,7 +59,7 @@ func nonZero(c *call) error {
 // slices tells along which axis an operator picks from input 0, and among how many slices; without the
 // attribute axis it picks elements of the flattened input.
 func (c *call) slices() (flat bool, ax int, count Dim, err error) {
-	flat, count = c.node.Attr("axis") == nil, c.unknown()
+	flat, count = c.node.Attr("axis") == nil, unknownSize
 	dims, ok := c.dims(0)
 	switch {
 	case !ok:
@@ -97,7 +97,7 @@ func unique(c *call) error {
 	}
 	n := limit
 	if one, ok := limit.Int(); !ok || one > 1 {
-		n = c.bounded(limit)
+		n = bounded(limit)
 	}
 	c.outPicked(flat, ax, n)
 	c.out(1, onnxload.Int64, Of(n))
@@ -130,13 +130,13 @@ func topK(c *call) error {
 	}
 	dims, ok := c.dims(0)
 	if !ok || len(dims) == 0 {
-		return c.topK(c.unknown())
+		return c.topK(unknownSize)
 	}
 	ax, err := c.axisAttr("axis", -1, len(dims))
 	if err != nil {
 		return err
 	}
-	return c.topK(c.bounded(dims[ax]))
+	return c.topK(bounded(dims[ax]))
 }
 
 // topK leaves k elements along axis: their values, and their places.

@@ -94,7 +94,7 @@ func regions(c *call, width int64, h, w Dim) error {
 	if err != nil {
 		return err
 	}
-	channels, count := c.unknown(), c.unknown()
+	channels, count := unknownSize, unknownSize
 	if okX {
 		channels = in[1]
 	}

@@ -29,8 +29,8 @@ var reduceFamily = family{"", []op{
 var (
 	sumEval      = reduceEval(binaryFn{plain(Add), func(a, b float64) float64 { return a + b }}, 0, true)
 	prodEval     = reduceEval(binaryFn{plain(Mul), func(a, b float64) float64 { return a * b }}, 1, true)
-	largestEval  = reduceEval(binaryFn{plain(maxOf), math.Max}, 0, false)
-	smallestEval = reduceEval(binaryFn{plain(minOf), math.Min}, 0, false)
+	largestEval  = reduceEval(binaryFn{plain(Max), math.Max}, 0, false)
+	smallestEval = reduceEval(binaryFn{plain(Min), math.Min}, 0, false)
 )
 
 func reduce(c *call) error {
@@ -54,7 +54,7 @@ func reduceSum(c *call) error {
 		for i := range out.Shape {
 			out.Shape[i] = 1
 		}
-		out.Ints[0] = c.bounded(Product(dims...))
+		out.Ints[0] = bounded(Product(dims...))
 		c.outConst(0, out)
 	}
 	return err
@@ -73,9 +73,9 @@ func (c *call) reduced() (Shape, []bool, error) {
 	if given && !known {
 		// Which axes go is not known; how many do may be.
 		if n, ok := c.length(1); ok && n > 0 && !keep && n <= len(dims) {
-			return Of(c.unknowns(len(dims) - n)...), nil, nil
+			return Of(unknowns(len(dims) - n)...), nil, nil
 		} else if keep {
-			return Of(c.unknowns(len(dims))...), nil, nil
+			return Of(unknowns(len(dims))...), nil, nil
 		}
 		return Shape{}, nil, nil
 	}

@@ -63,7 +63,7 @@ func reshape(c *call) error {
 	}
 	s := Shape{}
 	if n, ok := c.length(1); ok {
-		s = Of(c.unknowns(n)...)
+		s = Of(unknowns(n)...)
 		if n == 1 { // one dimension holds all elements
 			if in := c.shape(0); in.Ranked {
 				s.Dims[0] = Product(in.Dims...)
@@ -102,7 +102,7 @@ func (c *call) reshapeTo(target []Dim) error {
 			return fmt.Errorf("shape %v has a dimension below -1", Of(target...))
 		case known && n == 0 && !allowZero:
 			if !ranked {
-				out[i] = c.unknown()
+				out[i] = unknownSize
 				break
 			}
 			if i >= len(dims) {
@@ -117,7 +117,7 @@ func (c *call) reshapeTo(target []Dim) error {
 	if zero && free >= 0 {
 		return fmt.Errorf("shape %v has both 0 and -1, which then could be anything", Of(target...))
 	}
-	if free < 0 && ranked && allNamed(dims) {
+	if free < 0 && ranked && !slices.ContainsFunc(dims, Dim.Open) {
 		free, rest = soleUnknown(out, rest)
 	}
 	if ranked {
@@ -126,7 +126,7 @@ func (c *call) reshapeTo(target []Dim) error {
 		h, okH := have.Int()
 		w, okW := want.Int()
 		switch {
-		case free >= 0 && okW && w == 0 && out[free].Unnamed():
+		case free >= 0 && okW && w == 0 && out[free].Open():
 			// An unknown dimension beside a 0 stays one.
 		case free >= 0 && okW && w == 0:
 			return fmt.Errorf("shape %v has 0 elements beside the -1", Of(target...))
@@ -139,7 +139,7 @@ func (c *call) reshapeTo(target []Dim) error {
 			return fmt.Errorf("%v has not as many elements as %v", c.shape(0), Of(target...))
 		}
 	} else if free >= 0 {
-		out[free] = c.unknown()
+		out[free] = unknownSize
 	}
 	c.out(0, c.elem(0), Of(out...))
 	return nil
@@ -150,7 +150,7 @@ func (c *call) reshapeTo(target []Dim) error {
 func soleUnknown(out, rest []Dim) (int, []Dim) {
 	at := -1
 	for i, d := range out {
-		if !d.Unnamed() {
+		if !d.Open() {
 			continue
 		}
 		if at >= 0 {
@@ -161,12 +161,7 @@ func soleUnknown(out, rest []Dim) (int, []Dim) {
 	if at < 0 {
 		return at, rest
 	}
-	return at, slices.DeleteFunc(rest, func(d Dim) bool { return d.Unnamed() })
-}
-
-// allNamed reports whether no dimension depends on an unnamed unknown.
-func allNamed(dims []Dim) bool {
-	return !slices.ContainsFunc(dims, Dim.Unnamed)
+	return at, slices.DeleteFunc(rest, func(d Dim) bool { return d.Open() })
 }
 
 // hasZero reports whether one of the marked dimensions is 0, so that there are no
@@ -216,7 +211,7 @@ func flatten(c *call) error {
 	}
 	dims, ok := c.dims(0)
 	if !ok {
-		c.out(0, c.elem(0), Of(c.unknowns(2)...))
+		c.out(0, c.elem(0), Of(unknowns(2)...))
 		return nil
 	}
 	ax := c.attrInt("axis", 1)
@@ -246,7 +241,7 @@ func (c *call) squeeze(axesInput int) error {
 	if !ok || !known {
 		s := Shape{}
 		if n, okN := c.length(axesInput); ok && okN && n <= len(dims) {
-			s = Of(c.unknowns(len(dims) - n)...)
+			s = Of(unknowns(len(dims) - n)...)
 		}
 		c.out(0, c.elem(0), s)
 		return nil
@@ -293,7 +288,7 @@ func (c *call) unsqueeze() error {
 	if !ok || !known {
 		s := Shape{}
 		if n, okN := c.length(1); ok && okN {
-			s = Of(c.unknowns(len(dims) + n)...)
+			s = Of(unknowns(len(dims) + n)...)
 		}
 		c.out(0, c.elem(0), s)
 		return nil
@@ -329,7 +324,7 @@ func (c *call) shapeValue(ranged bool) error {
 	}
 	dims, ok := c.dims(0)
 	if !ok {
-		c.out(0, onnxload.Int64, Of(c.unknowns(1)...))
+		c.out(0, onnxload.Int64, Of(unknowns(1)...))
 		return nil
 	}
 	if ranged {

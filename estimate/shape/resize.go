@@ -55,7 +55,7 @@ func sameRank(c *call) Shape {
 	if !ok {
 		return Shape{}
 	}
-	return Of(c.unknowns(len(in))...)
+	return Of(unknowns(len(in))...)
 }
 
 // scaleAll multiplies every dimension of input 0.
@@ -65,7 +65,7 @@ func scaleAll(c *call, scales []float64) error {
 		return err
 	}
 	if !ok {
-		in = c.unknowns(len(scales))
+		in = unknowns(len(scales))
 	}
 	out := make([]Dim, len(in))
 	for i, d := range in {
@@ -171,7 +171,7 @@ func resizeTo(c *call, dims []Dim, axes []int) error {
 	}
 	if !ok {
 		for _, a := range axes {
-			dims[a] = c.unknown()
+			dims[a] = unknownSize
 		}
 		return nil
 	}
@@ -198,7 +198,7 @@ func resizeTo(c *call, dims []Dim, axes []int) error {
 	}
 	for _, a := range axes {
 		if !known {
-			dims[a] = c.unknown()
+			dims[a] = unknownSize
 			continue
 		}
 		twice := Add(Mul(Mul(N(2), N(size)), dims[a]), N(of))
@@ -229,7 +229,7 @@ func resizeBy(c *call, dims []Dim, axes []int) error {
 	}
 	for i, a := range axes {
 		if !ok || crop && !okRoi {
-			dims[a] = c.unknown()
+			dims[a] = unknownSize
 			continue
 		}
 		part := 1.0
@@ -246,7 +246,7 @@ func resizeBy(c *call, dims []Dim, axes []int) error {
 
 // scaled returns floor(d * part * scale), the Resize rule. Scales are float32, and so is ONNX
 // Runtime's product: 7 times the float32 next to 10/7 is 10, and would be 9 in double precision.
-// A symbol is multiplied by the fraction with a small denominator that the scale stands for.
+// An open size is multiplied by the fraction with a small denominator that the scale stands for.
 func scaled(c *call, d Dim, scale, part float64) (Dim, error) {
 	if !(scale > 0) || math.IsInf(scale, 0) {
 		return d, fmt.Errorf("a scale is %v, wanted a positive number", scale)
@@ -270,7 +270,7 @@ func scaled(c *call, d Dim, scale, part float64) (Dim, error) {
 			return FloorDiv(Mul(d, N(int64(p))), N(int64(q))), nil
 		}
 	}
-	return c.unknown(), nil
+	return unknownSize, nil
 }
 
 // gridSample: X [N, C, spatial...], grid [N, out..., number of spatial axes].
@@ -317,7 +317,7 @@ func affineGrid(c *call) error {
 	}
 	if !ok {
 		if n, known := c.shape(1).Ints(); known && len(n) == 1 && (n[0] == 4 || n[0] == 5) {
-			c.out(0, c.elem(0), Of(append(c.unknowns(int(n[0])-1), N(n[0]-2))...))
+			c.out(0, c.elem(0), Of(append(unknowns(int(n[0])-1), N(n[0]-2))...))
 		}
 		return nil
 	}

@@ -15,7 +15,7 @@ func rnn(c *call) error {
 	if err := c.need(3); err != nil {
 		return err
 	}
-	hidden := c.unknown()
+	hidden := unknownSize
 	if r, ok, err := c.ranked(2, 3, 3); err != nil {
 		return err
 	} else if ok {

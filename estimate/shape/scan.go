@@ -24,7 +24,7 @@ func inferScan(c *call) error {
 	for i := range states {
 		l.ins = append(l.ins, c.in(i))
 	}
-	trips, known := c.unknown(), false
+	trips, known := unknownSize, false
 	for i := range scanned {
 		t := c.in(states + i)
 		if dims, ok := c.dims(states + i); ok {

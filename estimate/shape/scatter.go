@@ -31,8 +31,8 @@ func (c *call) update(out *Const) func(at int, from *Const, i int) {
 	fns := map[string]binaryFn{
 		"add": {plain(Add), func(a, b float64) float64 { return a + b }},
 		"mul": {plain(Mul), func(a, b float64) float64 { return a * b }},
-		"max": {plain(maxOf), func(a, b float64) float64 { return max(a, b) }},
-		"min": {plain(minOf), func(a, b float64) float64 { return min(a, b) }},
+		"max": {plain(Max), func(a, b float64) float64 { return max(a, b) }},
+		"min": {plain(Min), func(a, b float64) float64 { return min(a, b) }},
 	}
 	f, ok := fns[c.attrStr("reduction", "none")]
 	return func(at int, from *Const, i int) {

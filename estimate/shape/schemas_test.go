@@ -217,7 +217,7 @@ func describeNode(words []string, attrs []onnxload.Attr) string {
 	var b strings.Builder
 	for _, id := range l.node.Out {
 		if id != onnxload.NoValue {
-			b.WriteString(formatType(l.f, l.f.typeOf(id)) + formatValue(l.f.constant(id)) + " ")
+			b.WriteString(formatType(l.f.typeOf(id)) + formatValue(l.f.constant(id)) + " ")
 		}
 	}
 	return b.String()

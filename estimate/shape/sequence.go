@@ -188,11 +188,11 @@ func inferSplitToSequence(c *call) error {
 	if split, ranked := c.dims(1); ranked && len(split) == 0 && known {
 		return c.splitEvenly(dims[at], sizes[0], piece)
 	} else if ranked && len(split) == 1 && !known {
-		c.set(0, listed(piece(c.bounded(dims[at])), split[0]))
+		c.set(0, listed(piece(bounded(dims[at])), split[0]))
 		return nil
 	}
 	if !known {
-		c.set(0, Sequence(piece(c.bounded(dims[at]))))
+		c.set(0, Sequence(piece(bounded(dims[at]))))
 		return nil
 	}
 	sum, types := N(0), make([]Type, len(sizes))
@@ -229,7 +229,7 @@ func (c *call) splitEvenly(d, size Dim, piece func(Dim) Type) error {
 		types[n-1] = piece(rest)
 		c.set(0, c.inf.list(types))
 	default:
-		c.set(0, listed(piece(c.bounded(size)), count))
+		c.set(0, listed(piece(bounded(size)), count))
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func inferConcatFromSequence(c *call) error {
 		if err != nil {
 			return err
 		}
-		n := c.unknown()
+		n := unknownSize
 		if t.List != nil {
 			n = t.List.Len
 		}
@@ -271,10 +271,10 @@ func inferConcatFromSequence(c *call) error {
 		for _, e := range types {
 			sum = Add(sum, e.Shape.Dims[at])
 		}
-	case t.List != nil && !of.Shape.Dims[at].Unnamed():
+	case t.List != nil && !of.Shape.Dims[at].Open():
 		sum = Mul(t.List.Len, of.Shape.Dims[at])
 	default:
-		sum = c.unknown()
+		sum = unknownSize
 	}
 	dims := slices.Clone(of.Shape.Dims)
 	dims[at] = sum

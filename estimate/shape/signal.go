@@ -26,7 +26,7 @@ func dft20(c *call) error {
 			return err
 		}
 		if at = v; !ok {
-			at = c.unknown()
+			at = unknownSize
 		}
 	}
 	return dft(c, at)
@@ -59,7 +59,7 @@ func dft(c *call, along Dim) error {
 	a, known := along.Int()
 	if !known {
 		if onesided || c.has(1) { // any of the axes may change
-			copy(out[:last], c.unknowns(last))
+			copy(out[:last], unknowns(last))
 		}
 		c.out(0, c.elem(0), Of(out...))
 		return nil
@@ -102,13 +102,13 @@ func stft(c *call) error {
 		return err
 	}
 	if !ok {
-		in = c.unknowns(2)
+		in = unknowns(2)
 	}
 	step, err := c.size(1, 1)
 	if err != nil {
 		return err
 	}
-	length := c.unknown()
+	length := unknownSize
 	if c.has(3) {
 		if length, err = c.size(3, 1); err != nil {
 			return err

@@ -3,7 +3,6 @@ package shape
 import (
 	"fmt"
 	"math"
-	"strings"
 )
 
 // sliceFamily has the operator that cuts a piece out of a tensor.
@@ -51,17 +50,14 @@ func (c *call) slice() error {
 	if cuts == nil {
 		for i, d := range out {
 			if axes == nil || axes[i] {
-				out[i] = c.bounded(d)
+				out[i] = bounded(d)
 			}
 		}
 	}
 	for _, k := range cuts {
-		n, ok, err := k.length(dims[k.axis])
-		if err != nil {
-			return err
-		}
+		n, ok := k.length(dims[k.axis])
 		if !ok {
-			n = c.bounded(k.atMost(dims[k.axis]))
+			n = bounded(k.atMost(dims[k.axis]))
 		}
 		out[k.axis] = n
 	}
@@ -124,21 +120,23 @@ func (c *call) cuts(rank int) (cuts []cut, axes []bool, err error) {
 }
 
 // length returns the number of elements that the cut leaves of d, and whether it can be told.
-func (k cut) length(d Dim) (Dim, bool, error) {
+func (k cut) length(d Dim) (Dim, bool) {
 	step, ok := k.step.Int()
-	if !ok || hasUnknownValue(k.start) || hasUnknownValue(k.end) {
-		return Dim{}, false, nil
+	_, okStart := k.start.Most()
+	_, okEnd := k.end.Most()
+	if !ok || !okStart || !okEnd {
+		return Dim{}, false
 	}
 	n, okN := d.Int()
 	s, okS := k.start.Int()
 	e, okE := k.end.Int()
 	if okN && okS && okE {
 		_, length := cutNumbers(n, s, e, step)
-		return N(length), true, nil
+		return N(length), true
 	}
 	if step < 0 {
 		if !okS || !okE {
-			return Dim{}, false, nil
+			return Dim{}, false
 		}
 		// Backwards: from at most the last element to at least before the first.
 		from, to := fromEnd(s, d), fromEnd(e, d)
@@ -154,17 +152,17 @@ func (k cut) length(d Dim) (Dim, bool, error) {
 		case e < -1: // at least -1
 			to = Sub(positive(Add(to, N(1))), N(1))
 		}
-		return positive(CeilDiv(Sub(from, to), N(-max(step, -math.MaxInt64)))), true, nil
+		return positive(CeilDiv(Sub(from, to), N(-max(step, -math.MaxInt64)))), true
 	}
 	from, to := clampCut(k.start, d), clampCut(k.end, d)
 	if to.Equal(d) && okS && step == 1 && s >= -math.MaxInt32 {
 		// Shorter, and visibly not negative, where d-min(s, d) or d-max(d+s, 0) is the same.
 		if s < 0 {
-			return atMost(N(-s), d), true, nil
+			return atMost(N(-s), d), true
 		}
-		return positive(Sub(d, N(s))), true, nil
+		return positive(Sub(d, N(s))), true
 	}
-	return positive(CeilDiv(Sub(to, from), N(step))), true, nil
+	return positive(CeilDiv(Sub(to, from), N(step))), true
 }
 
 // atMost returns a limit of the length where it cannot be told: what lies between start and end, wherever
@@ -217,7 +215,7 @@ func fromEnd(x int64, d Dim) Dim {
 	return N(x)
 }
 
-// clampCut brings a start or an end of a forward cut into 0..d. A symbolic one counts from
+// clampCut brings a start or an end of a forward cut into 0..d. An open one counts from
 // the beginning unless it cannot be positive; a number that is as large as
 // exporters' infinity is the end.
 func clampCut(x, d Dim) Dim {
@@ -230,8 +228,8 @@ func clampCut(x, d Dim) Dim {
 	}
 	negative := isNum && n < 0
 	if !isNum {
-		_, hi := bounds(x, 1)
-		negative = hi < 0
+		lo, hi := x.bounds()
+		negative = lo < 0 && hi <= 0
 	}
 	if negative {
 		return positive(Add(d, x))
@@ -256,13 +254,6 @@ func positive(x Dim) Dim {
 		return x
 	}
 	return Max(x, N(0))
-}
-
-// hasUnknownValue reports whether d depends on a value, not a size, that is not known.
-func hasUnknownValue(d Dim) bool {
-	found := d.Overflowed()
-	d.Symbols(func(name string) { found = found || strings.HasPrefix(name, unknownPrefix) })
-	return found
 }
 
 func sliceEval(c *call) error {

@@ -86,7 +86,7 @@ func (s Shape) String() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		if d.Unnamed() && !d.Overflowed() {
+		if d.Open() && !d.Overflowed() {
 			b.WriteByte('?')
 			continue
 		}

@@ -37,8 +37,8 @@ func (f *inferer) union(a, b Type) Type {
 	}
 	a.Shape.Dims = slices.Clone(a.Shape.Dims)
 	for i, d := range a.Shape.Dims {
-		if !d.Equal(b.Shape.Dims[i]) && !d.Unnamed() {
-			a.Shape.Dims[i] = f.unnamed()
+		if !same(d, b.Shape.Dims[i]) && !d.Open() {
+			a.Shape.Dims[i] = unknownSize
 		}
 	}
 	return a
@@ -62,14 +62,14 @@ func sameType(a, b Type) bool {
 	if (a.Of == nil) != (b.Of == nil) || a.Of != nil && !sameType(*a.Of, *b.Of) || !sameList(a.List, b.List) {
 		return false
 	}
-	return slices.EqualFunc(a.Shape.Dims, b.Shape.Dims, Dim.Equal)
+	return slices.EqualFunc(a.Shape.Dims, b.Shape.Dims, same)
 }
 
 func sameList(a, b *List) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Len.Equal(b.Len) && slices.EqualFunc(a.Types, b.Types, sameType)
+	return same(a.Len, b.Len) && slices.EqualFunc(a.Types, b.Types, sameType)
 }
 
 // either returns the type of a value that one of two branches yields, a by the
@@ -97,8 +97,8 @@ func (f *inferer) either(a, b Type) Type {
 	}
 	a.Shape.Dims = slices.Clone(a.Shape.Dims)
 	for i, d := range a.Shape.Dims {
-		if e := b.Shape.Dims[i]; !d.Equal(e) {
-			a.Shape.Dims[i] = f.bounded(Max(d, e))
+		if e := b.Shape.Dims[i]; !same(d, e) {
+			a.Shape.Dims[i] = bounded(Max(d, e))
 		}
 	}
 	return a

@@ -250,7 +250,7 @@ func roundBits(x float64, bits, tiny int, limit float64) float64 {
 func (c *call) truth(value, decided bool) Dim {
 	switch {
 	case !decided:
-		return c.unknownValue()
+		return unknownValue
 	case value:
 		return N(1)
 	}

@@ -344,7 +344,7 @@ func (a *Analysis) tensor(id onnxload.ValueID) Tensor {
 
 // sizeOf returns the size of a value; its dims are valid until the next call.
 func (a *Analysis) sizeOf(id onnxload.ValueID) (sized, error) {
-	s, err := sizeOf(a.Types.Type(id), a.Types.Limit, a.dims[:0])
+	s, err := sizeOf(a.Types.Type(id), a.dims[:0])
 	if s.dims != nil {
 		a.dims = s.dims
 	}

@@ -62,12 +62,11 @@ type sized struct {
 	dims  []int64 // nil when unknown
 	bytes int64
 	known bool
-	bound bool // a dimension depends on data, and its limit was taken
 }
 
 // sizeOf returns the size of a value of type t. Data-dependent dimensions take
 // their limit. The dimensions are appended to dims.
-func sizeOf(t shape.Type, limit func(shape.Dim) (shape.Dim, bool), dims []int64) (sized, error) {
+func sizeOf(t shape.Type, dims []int64) (sized, error) {
 	s := sized{elem: t.Elem}
 	if t.Kind != onnxload.TensorType || !t.Shape.Ranked {
 		return s, nil
@@ -76,14 +75,9 @@ func sizeOf(t shape.Type, limit func(shape.Dim) (shape.Dim, bool), dims []int64)
 		dims = make([]int64, 0, 8)
 	}
 	for _, d := range t.Shape.Dims {
-		n, ok := d.Int()
+		n, ok := d.Most()
 		if !ok {
-			if d, s.bound = limit(d); !s.bound {
-				return s, nil
-			}
-			if n, ok = d.Int(); !ok {
-				return s, nil
-			}
+			return s, nil
 		}
 		dims = append(dims, n)
 	}
