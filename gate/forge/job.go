@@ -14,10 +14,8 @@ import (
 
 // Hosts whose jobs are known.
 const (
-	OnGitHub    = "GitHub"
-	OnGitLab    = "GitLab"
-	OnAzure     = "Azure Pipelines"
-	OnBitbucket = "Bitbucket"
+	OnGitHub = "GitHub"
+	OnGitLab = "GitLab"
 )
 
 // ErrNoPull says that a job does not run for a pull request.
@@ -65,16 +63,13 @@ func page(address string) string {
 
 // CurrentJob reads the surroundings.
 func CurrentJob(getenv func(string) string) (Job, error) {
-	number := func(name string) int {
-		n, _ := strconv.Atoi(getenv(name)) // what is no number is none
-		return max(n, 0)
-	}
 	switch {
 	case getenv("GITHUB_ACTIONS") == "true" || getenv("GITHUB_REPOSITORY") != "":
 		return githubJob(getenv)
 	case getenv("GITLAB_CI") != "":
+		number, _ := strconv.Atoi(getenv("CI_MERGE_REQUEST_IID")) // what is no number is none
 		j := Job{
-			Host: OnGitLab, CI: true, Number: number("CI_MERGE_REQUEST_IID"),
+			Host: OnGitLab, CI: true, Number: max(number, 0),
 			Target: getenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME"),
 			Head:   commit(getenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")),
 			Start:  commit(getenv("CI_MERGE_REQUEST_DIFF_BASE_SHA")),
@@ -87,18 +82,6 @@ func CurrentJob(getenv func(string) string) (Job, error) {
 			j.Merge = commit(getenv("CI_COMMIT_SHA"))
 		}
 		return j, nil
-	case getenv("TF_BUILD") != "":
-		return Job{
-			Host: OnAzure, CI: true, Number: max(number("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER"),
-				number("SYSTEM_PULLREQUEST_PULLREQUESTID")),
-			Target: strings.TrimPrefix(getenv("SYSTEM_PULLREQUEST_TARGETBRANCH"), "refs/heads/"),
-			Head:   commit(getenv("SYSTEM_PULLREQUEST_SOURCECOMMITID")), Merge: commit(getenv("BUILD_SOURCEVERSION")),
-		}, nil
-	case getenv("BITBUCKET_BUILD_NUMBER") != "":
-		return Job{
-			Host: OnBitbucket, CI: true, Number: number("BITBUCKET_PR_ID"), Target: getenv("BITBUCKET_PR_DESTINATION_BRANCH"),
-			Head: commit(getenv("BITBUCKET_COMMIT")),
-		}, nil
 	}
 	return Job{CI: inService(getenv)}, nil
 }
@@ -110,7 +93,7 @@ func inService(getenv func(string) string) bool {
 		return ci != "false"
 	}
 	said := []string{"BUILD_ID", "BUILD_NUMBER", "CI_APP_ID", "CI_BUILD_ID", "CI_BUILD_NUMBER", "CI_NAME",
-		"CONTINUOUS_INTEGRATION", "JENKINS_URL", "RUN_ID", "TEAMCITY_VERSION"}
+		"CONTINUOUS_INTEGRATION", "JENKINS_URL", "RUN_ID", "TEAMCITY_VERSION", "TF_BUILD"}
 	return slices.ContainsFunc(said, func(name string) bool { return getenv(name) != "" })
 }
 

@@ -83,19 +83,9 @@ func (r *Repo) PullBase(p Pull, fetch bool) (base, head string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if len(parents) == 2 && head != p.Head {
-		switch p.Head {
-		case parents[0]: // Bitbucket merges the target into the branch
-			base, err = r.mergedTarget(p, head, parents[1], fetch)
-			return base, p.Head, err
-		case parents[1]:
-			base, err = r.mergedTarget(p, head, parents[0], fetch)
-			return base, p.Head, err
-		}
-		if head == p.Merge {
-			base, err = r.bring(parents[0], fetch)
-			return base, parents[1], err
-		}
+	if len(parents) == 2 && head != p.Head && (head == p.Merge || parents[1] == p.Head) {
+		base, err = r.mergedTarget(p, head, parents[0], fetch)
+		return base, parents[1], err
 	}
 	if p.Head != "" && head != p.Head {
 		return "", "", fmt.Errorf("what is checked out, %.12s, is neither the pull request's last commit, "+

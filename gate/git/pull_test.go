@@ -13,9 +13,9 @@ import (
 type site struct {
 	*testing.T
 	origin string
-	// Commits: where they part, the last of main, of the branch, the merges of either way, and a merge of the branch with
-	// a commit that is on no branch.
-	start, main, head, merge, other, evil string
+	// Commits: where they part, the last of main, of the branch, their merge, and a merge of the branch with a commit that
+	// is on no branch.
+	start, main, head, merge, evil string
 }
 
 func (s *site) git(dir string, args ...string) string {
@@ -55,10 +55,6 @@ func newSite(t *testing.T) *site {
 	s.git(s.origin, "merge", "-q", "--no-ff", "-m", "m", "topic")
 	s.merge = s.git(s.origin, "rev-parse", "HEAD")
 	s.git(s.origin, "update-ref", "refs/pull/7/merge", s.merge)
-	s.git(s.origin, "checkout", "-q", "--detach", "topic")
-	s.git(s.origin, "merge", "-q", "--no-ff", "-m", "m", "main")
-	s.other = s.git(s.origin, "rev-parse", "HEAD")
-	s.git(s.origin, "update-ref", "refs/other", s.other)
 	s.git(s.origin, "checkout", "-q", "--detach", s.start)
 	commit("g")
 	s.git(s.origin, "merge", "-q", "--no-ff", "-m", "m", "topic")
@@ -105,9 +101,8 @@ func TestPullBase(t *testing.T) {
 		{"the branch itself, shallow", s.head, "1", full(""), s.start},
 		{"the branch itself, where the host says the start", s.head, "1", Pull{Head: s.head, Target: "main", Start: s.start},
 			s.start},
-		{"Azure's merge", s.merge, "1", Pull{Target: "main", Merge: s.merge}, s.main},
-		{"Bitbucket's merge", s.other, "1", Pull{Head: s.head, Target: "main"}, s.main},
-		{"Bitbucket without a merge", s.head, "", Pull{Head: s.head, Target: "main"}, s.start},
+		{"a merge of which the host does not name the last commit", s.merge, "1", Pull{Target: "main", Merge: s.merge}, s.main},
+		{"the branch itself, where the host names no merge", s.head, "", Pull{Head: s.head, Target: "main"}, s.start},
 		{"something else", s.main, "", full(s.merge), ""},
 		{"a merge that the host does not name, of the target", s.merge, "1", Pull{Head: s.head, Target: "main"}, s.main},
 		{"a merge of the last commit with one of its author's", s.evil, "1", Pull{Head: s.head, Target: "main"}, ""},
