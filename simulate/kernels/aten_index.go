@@ -4,6 +4,7 @@ package kernels
 var atenIndex = []operator{
 	{"embedding", on((*Kernels).embedding, 1)},
 	{"embedding_dense_backward", on((*Kernels).embeddingBackward, 0, 1)}, // cuda/Embedding.cu
+	{"index", on((*Kernels).pick, 0)},                                    // TensorAdvancedIndexing.cpp
 	{"index_put", (*Kernels).indexPut},                                   // cuda/Indexing.cu
 	{"index_put_", (*Kernels).indexPut},
 	{"_index_put_impl_", (*Kernels).indexPut},
@@ -49,25 +50,78 @@ func (k *Kernels) embeddingBackward(c *Call) {
 	k.give(gi, ii)
 }
 
-// indexPut is index_put(self, indices, values, accumulate): with accumulation the places are sorted.
+// picks are what the indices of a tensor say: which of them are masks on the GPU, how many rows their dimensions have
+// together, how many elements each place has, and the places of the longest index that is no mask.
+type picks struct {
+	masks              []*Tensor
+	rows, each, listed int64
+}
+
+func picked(x *Tensor, indices []Arg) picks {
+	p, at := picks{rows: 1, each: 1, listed: 1}, 0
+	size := func() int64 {
+		at++
+		if at > len(x.Shape) {
+			return 1
+		}
+		return x.Shape[at-1]
+	}
+	for _, a := range indices {
+		switch t := a.Tensor; {
+		case t == nil:
+			p.each = saturate(p.each, size())
+		case t.DType == "bool" || t.DType == "uint8":
+			for range t.Shape {
+				p.rows = saturate(p.rows, size())
+			}
+			if !t.Host {
+				p.masks = append(p.masks, t)
+			}
+		default:
+			p.rows = saturate(p.rows, size())
+			p.listed = max(p.listed, t.Elements)
+		}
+	}
+	for at < len(x.Shape) {
+		p.each = saturate(p.each, size())
+	}
+	return p
+}
+
+// maskPlaces allocates the places that masks name, n of each: expandTensors of IndexingUtils.h.
+func (k *Kernels) maskPlaces(p picks, n int64) (found []int) {
+	for _, mask := range p.masks {
+		k.places(mask, func() { found = append(found, k.take(saturate(8, int64(len(mask.Shape)), n))) })
+	}
+	return found
+}
+
+// pick is index(self, indices): the places of masks are there before the result is, and as long as the operator runs.
+func (k *Kernels) pick(c *Call) {
+	p := picked(c.tensor(0), c.arg(1).List)
+	found := k.maskPlaces(p, c.result(0).Elements/max(p.each, 1))
+	k.makes(0)
+	k.giveBack(found)
+}
+
+// indexPut is index_put(self, indices, values, accumulate): with accumulation the places are sorted, as if they were of
+// one dimension of as many rows as theirs have together. One mask and one value are a masked_fill.
 func (k *Kernels) indexPut(c *Call) {
 	k.makes(0)
-	x, values := c.tensor(0), c.tensor(2)
-	if x == nil || values == nil || !c.flag(3) {
+	x, values, adds := c.tensor(0), c.tensor(2), c.flag(3)
+	if x == nil || values == nil || !adds && values.Elements == 1 {
 		return
 	}
-	// The places of all indices are broadcast, and count as one dimension of as many rows as theirs have together.
-	n, rows := int64(1), int64(1)
-	width := int64(1)
-	for i, a := range c.arg(1).List {
-		if a.Tensor == nil || i >= len(x.Shape) {
-			continue
-		}
-		n = max(n, a.Tensor.Elements)
-		rows = saturate(rows, x.Shape[i])
-		width++
+	p := picked(x, c.arg(1).List)
+	n := p.listed
+	if len(p.masks) > 0 {
+		n = values.Elements / max(p.each, 1)
 	}
-	k.play(IndexPut(n, rows, values.copied(RowMajor)))
+	found := k.maskPlaces(p, n)
+	if adds {
+		k.play(IndexPut(n, p.rows, values.copied(RowMajor)))
+	}
+	k.giveBack(found)
 }
 
 // resized is empty_like(self).resize_(shape): what is too small is replaced, what is too large keeps its storage. In

@@ -51,7 +51,7 @@ const atenPlain = `
 	torchvision::roi_align torchvision::_roi_align_backward torchvision::roi_pool torchvision::_roi_pool_backward
 	torchvision::ps_roi_align torchvision::_ps_roi_align_backward
 
-	index index_select index_select_backward index_add index_add_ index_fill index_fill_ index_copy index_copy_
+	index_select index_select_backward index_add index_add_ index_fill index_fill_ index_copy index_copy_
 	gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take take_along_dim
 	select_backward slice_backward select_scatter slice_scatter diagonal_backward unfold_backward
 	diag diag_embed _unsafe_index one_hot embedding_renorm_ isin tril_indices value_selecting_reduction_backward
