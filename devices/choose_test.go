@@ -181,17 +181,6 @@ func TestVisibleNotes(t *testing.T) {
 	}
 }
 
-func TestPolicies(t *testing.T) {
-	for _, name := range []string{"best-fit", "most-free", "first"} {
-		if p, err := ParsePolicy(name); err != nil || policyNames[p] != name {
-			t.Errorf("%s: %v, %v", name, p, err)
-		}
-	}
-	if _, err := ParsePolicy("worst"); err == nil {
-		t.Error("the policy \"worst\" was accepted")
-	}
-}
-
 func FuzzParseVisible(f *testing.F) {
 	for _, s := range []string{"", "0", "1,0", "GPU-aa11", "MIG-GPU-aa11/7/0", "MIG-,GPU-", ",", "٣", "-0",
 		"99999999999999999999"} {

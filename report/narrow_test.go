@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -60,34 +59,5 @@ func TestFit(t *testing.T) {
 	}
 	if text(1) != text(40) {
 		t.Error("there is a table for less than 40 columns")
-	}
-}
-
-func TestBreakText(t *testing.T) {
-	for _, tt := range []struct {
-		text  string
-		width int
-		want  string
-	}{
-		{"", 8, ""}, {"short", 8, "short"}, {"two words", 8, "two|words"}, {"two words", 9, "two words"},
-		{"a/long/path", 8, "a/long/|path"}, {"unbreakable", 8, "unbreaka|ble"}, {"activation, MiB", 11, "activation,|MiB"},
-		{"▁▂▃▄▅▆▇█▁", 8, "▁▂▃▄▅▆▇█|▁"}, {"  led", 8, "  led"}, {"    indented", 8, "indented"},
-	} {
-		if got := strings.Join(breakText(tt.text, tt.width), "|"); strings.TrimLeft(got, "|") != tt.want {
-			t.Errorf("%q in %d: %q, want %q", tt.text, tt.width, got, tt.want)
-		}
-	}
-}
-
-func TestFold(t *testing.T) {
-	long := strings.Repeat("word ", 12)
-	folded := Fold("  "+long+"\nshort\n", 40)
-	lines := strings.Split(folded, "\n")
-	if !slices.Equal(lines, []string{"  word word word word word word word", "    word word word word word", "short",
-		""}) && !strings.HasPrefix(lines[1], "    word") {
-		t.Errorf("%q", lines)
-	}
-	if Fold(long, 0) != long {
-		t.Error("folded without a width")
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/memestimate/memestimate/test/must"
 )
 
 func sample() *Timeline {
@@ -23,21 +21,6 @@ func sample() *Timeline {
 	b.Free(x, 50)
 	_ = w
 	return b.Timeline()
-}
-
-func TestBuilder(t *testing.T) {
-	tl := sample()
-	must.OK(t, tl.Check())
-	if tl.Blocks != 4 || len(tl.Events) != 8 || !slices.Equal(tl.Layers, []string{"fc"}) {
-		t.Errorf("blocks %d, events %d, layers %q", tl.Blocks, len(tl.Events), tl.Layers)
-	}
-	e := tl.Events[2]
-	if e.Phase != Forward || e.Step != 1 || e.Layer != 0 || e.Category != Activation || e.Block != 1 {
-		t.Errorf("third event is %+v", e)
-	}
-	if l := tl.Events[0].Layer; l != NoLayer {
-		t.Errorf("first event has layer %d, want none", l)
-	}
 }
 
 func TestQueries(t *testing.T) {
@@ -94,13 +77,6 @@ func TestCheck(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one about %q", name, err, c.want)
 		}
-	}
-}
-
-func TestNames(t *testing.T) {
-	if Workspace.String() != "workspace" || Category(200).String() != "unknown" || Optimizer.String() != "optimizer" ||
-		Phase(200).String() != "unknown" {
-		t.Error("names of categories or phases changed")
 	}
 }
 

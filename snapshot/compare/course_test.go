@@ -2,7 +2,6 @@ package compare
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/timeline"
@@ -117,59 +116,4 @@ func (c *Course) eventOf(t *timeline.Timeline, layer int32) int {
 		}
 	}
 	return -1
-}
-
-// Two sequences come together again after what one lacks, at a mark where nothing near is alike, and at their ends.
-func TestAlign(t *testing.T) {
-	count := func(from, to int64) (out []int64) {
-		for i := from; i < to; i++ {
-			out = append(out, i)
-		}
-		return out
-	}
-	for _, c := range []struct {
-		name         string
-		a, b         []int64
-		marksA, made []int
-		want         []hunk
-	}{
-		{"same", count(0, 50), count(0, 50), nil, nil, nil},
-		{"empty", nil, nil, nil, nil, nil},
-		{"one is empty", count(0, 3), nil, nil, nil, []hunk{{0, 0, 3, 0}}},
-		{"left out", count(0, 50), slices.Concat(count(0, 20), count(25, 50)), nil, nil, []hunk{{20, 20, 25, 20}}},
-		{"instead", slices.Concat(count(0, 20), []int64{-1, -2}, count(20, 40)),
-			slices.Concat(count(0, 20), []int64{-3}, count(20, 40)), nil, nil, []hunk{{20, 20, 22, 21}}},
-		{"broken off", count(0, 50), count(0, 30), nil, nil, []hunk{{30, 30, 50, 30}}},
-		{"for good", count(0, 1000), slices.Concat(count(0, 10), count(5000, 6000)), nil, nil, []hunk{{10, 10, 1000, 1010}}},
-		{"close by", slices.Concat(count(0, 20), []int64{-1}, count(20, 23), count(24, 50)), count(0, 50), nil, nil,
-			[]hunk{{20, 20, 21, 20}, {24, 23, 24, 24}}},
-		{"to a mark", count(0, 1000), slices.Concat(count(0, 10), count(5000, 5800), count(900, 1000)), []int{0, 900},
-			[]int{0, 810}, []hunk{{10, 10, 900, 810}}},
-	} {
-		if got := align(c.a, c.b, c.marksA, c.made); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, wanted %v", c.name, got, c.want)
-		}
-		// The other way round.
-		got := align(c.b, c.a, c.made, c.marksA)
-		for i, h := range got {
-			got[i] = hunk{h.b, h.a, h.endB, h.endA}
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s, turned round: %v, wanted %v", c.name, got, c.want)
-		}
-	}
-}
-
-// Modules of many names are gathered under fewer dots, and none is lost.
-func TestWithin(t *testing.T) {
-	c := &Course{}
-	for i := range 100 {
-		c.Modules = append(c.Modules, ModuleGap{"forward", newDifference(fmt.Sprintf("h.%d.mlp", i), int64(i), 5)})
-	}
-	if got := c.Within(100); len(got) != 100 || got[7].Name != "h.7.mlp" {
-		t.Errorf("%d modules", len(got))
-	}
-	if got := c.Within(99); len(got) != 1 || got[0] != (ModuleGap{"forward", newDifference("h", 99, 5)}) {
-		t.Errorf("%+v", got)
-	}
 }
