@@ -119,3 +119,15 @@ def test_a_configuration_takes_what_a_script_takes(
 def test_what_several_gpus_do_not_do_is_said(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         tuning.Way(**given)
+
+
+def test_weights_of_four_bits_are_sharded() -> None:
+    pytest.importorskip("bitsandbytes")
+    held = []
+    for how in ("ddp", "fsdp"):
+        answer = memestimate.from_config(transformers.LlamaConfig(**SIZES), seq=64, qlora=8, gpus=4, parallel=how)
+        held.append(answer.peak.by_category["parameter"])
+    halves = (
+        3 * (256 * 256 * 3 + 3 * 256 * 512) // 2
+    )  # bytes of all linear layers in 4 bits; FSDP has a quarter of them
+    assert held[0] - held[1] > halves // 2

@@ -46,7 +46,7 @@ def join(way: Way, library: Callable[[str], Any]) -> Iterator[Callable[[nn.Modul
     os.environ |= launchers.ranked(0, way.gpus, way.gpus)
 
     def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> Together:
-        return Together(_accelerator(accelerate, way, model), model, optimizer)
+        return Together(_accelerator(accelerate, way), model, optimizer)
 
     try:
         yield wrap
@@ -59,7 +59,7 @@ def join(way: Way, library: Callable[[str], Any]) -> Iterator[Callable[[nn.Modul
             torch.distributed.destroy_process_group()
 
 
-def _accelerator(accelerate: Any, way: Way, model: nn.Module) -> Any:
+def _accelerator(accelerate: Any, way: Way) -> Any:
     """The accelerator of `Trainer.create_accelerator_and_postprocess`, transformers 5.17.
 
     FSDP is its second version, wrapped by `_no_split_modules`, and shards are gathered anew for backward, as
@@ -75,8 +75,8 @@ def _accelerator(accelerate: Any, way: Way, model: nn.Module) -> Any:
             cpu_ram_efficient_loading=False,
             state_dict_type="FULL_STATE_DICT",
         )
-    else:  # of PEFT's models, which are none of transformers, it does not know whether they compute activations again
-        unused = not getattr(model, "is_gradient_checkpointing", False) or hasattr(model, "peft_config")
+    else:  # PEFT's 4-bit models checkpoint reentrantly, which fails while DDP looks for parameters that are not used
+        unused = not way.checkpoint or way.lora is not None
         settings["kwargs_handlers"] = [accelerate.DistributedDataParallelKwargs(find_unused_parameters=unused)]
     return accelerate.Accelerator(**settings)
 

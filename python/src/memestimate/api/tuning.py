@@ -195,7 +195,9 @@ def build(
             if cut is not None:
                 layers.cut(model, *cut)
             if way.qlora is not None:
-                _quantize(model, _STORED.get(way.precision, torch.bfloat16))
+                computed = _STORED.get(way.precision, torch.bfloat16)
+                # FSDP shards no integers: bnb_4bit_quant_storage, as PEFT's guide to FSDP has it.
+                _quantize(model, computed, computed if way.parallel == "fsdp" else torch.uint8)
     except (ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, RuntimeError, TypeError) as error:
         raise ValueError(
             f"{shown(config.name_or_path or 'the configuration')} makes no model: {line(error)}"
@@ -250,7 +252,7 @@ def _bounded(config: PretrainedConfig) -> None:
             raise ValueError(f"{name} of the configuration is {value}, wanted {wanted}")
 
 
-def _quantize(module: nn.Module, compute: torch.dtype) -> None:
+def _quantize(module: nn.Module, compute: torch.dtype, storage: torch.dtype) -> None:
     """Put bitsandbytes' 4-bit layers in the places of linear ones, as `BitsAndBytesConfig(load_in_4bit=True)` does."""
     from transformers.pytorch_utils import Conv1D  # a linear layer of GPT-2, whose weight is transposed
 
@@ -267,12 +269,20 @@ def _quantize(module: nn.Module, compute: torch.dtype) -> None:
                 compute_dtype=compute,
                 quant_type="nf4",
                 compress_statistics=True,
+                quant_storage=storage,
             )
-            layer.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type="nf4", compress_statistics=True)
+            layer.weight = bnb.nn.Params4bit(
+                weight,
+                requires_grad=False,
+                quant_type="nf4",
+                compress_statistics=True,
+                quant_storage=storage,
+                module=layer,  # which has to know how its weight is quantized where FSDP shards that
+            )
             layer.bias = child.bias
             setattr(module, name, layer)
         else:
-            _quantize(child, compute)
+            _quantize(child, compute, storage)
 
 
 def _prepared(model: nn.Module, way: Way) -> nn.Module:
