@@ -95,3 +95,18 @@ def test_what_has_no_rule_is_refused(tmp_path: Path) -> None:
             torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.int64).cuda(), torch.ones(2, 3).cuda()).transpose(
                 0, 1
             )
+
+
+def test_parts_are_asked_for_twice_and_end_with_the_tensor(tmp_path: Path) -> None:
+    """Autograd makes a view of what `values()` gives; of one tensor it can do so once."""
+    with memestimate.record(tmp_path / "x") as recorder:
+        for graph in (_graph().cuda(), _graph().cuda().to_sparse_csr()):
+            before = recorder.storages.live
+            parts = (
+                ["values", "indices"] if graph.layout is torch.sparse_coo else ["values", "crow_indices", "col_indices"]
+            )
+            for name in parts:
+                assert torch.equal(getattr(graph, name)(), getattr(graph, name)())
+            assert recorder.storages.live == before
+        del graph
+        assert recorder.storages.live == 0

@@ -62,7 +62,10 @@ def _part(number: int, layout: torch.layout | None) -> Handler:
     def find(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
         if layout is not None and args[0].layout is not layout:
             raise RuntimeError(f"{func} of a tensor of layout {str(args[0].layout).removeprefix('torch.')}")
-        return held(args[0])[number]
+        # Another tensor each time (SparseTensor.cpp, SparseCsrTensor.cpp): autograd makes it a view of the sparse one,
+        # which would hold itself otherwise.
+        with session.capture:
+            return aten.alias(held(args[0])[number])
 
     return find
 
