@@ -43,12 +43,6 @@ type Point struct {
 	Safe       bool   `json:"safe"` // SafeBytes fit as well
 }
 
-func (p Point) device() int64 { return p.Device }
-
-func (p Point) likely() int64 { return p.Likely }
-
-func (p Point) safe() int64 { return p.SafeBytes }
-
 // At returns the device memory of a batch with a confidence.
 func (p *Point) At(c Confidence) int64 {
 	switch c {
@@ -79,15 +73,16 @@ func (f *Fitting) Tried(batch int64) *Point {
 
 // line returns the largest batch of at most so much memory if sizes lie on the straight line through two points: any
 // larger one where it is level. What the optimizer takes at its peak does not depend on the batch.
-func line(a, b Point, size func(Point) int64, memory int64) int64 {
-	if size(a) == 0 || size(b) == 0 { // one was not simulated
+func line(a, b Point, c Confidence, memory int64) int64 {
+	sizeA, sizeB := a.At(c), b.At(c)
+	if sizeA == 0 || sizeB == 0 { // one was not simulated
 		return a.Batch + (b.Batch-a.Batch)/2
 	}
-	if size(b) <= size(a) {
+	if sizeB <= sizeA {
 		return 4 * b.Batch
 	}
-	slope := float64(size(b)-size(a)) / float64(b.Batch-a.Batch)
-	return a.Batch + int64(min(float64(memory-size(a))/slope, 2*maxBatch))
+	slope := float64(sizeB-sizeA) / float64(b.Batch-a.Batch)
+	return a.Batch + int64(min(float64(memory-sizeA)/slope, 2*maxBatch))
 }
 
 // maxBatch is the largest batch that Largest tries.
@@ -149,10 +144,10 @@ func (f *Fitting) search(few bool, point func(batch int64) (Point, error)) error
 		return b.failed
 	}
 	if f.Capped = bad > maxBatch; !f.Capped {
-		good = b.bisect(good, bad, maxBatch, Point.device)
+		good = b.bisect(good, bad, maxBatch, Predicted)
 	}
 	f.Batch = good
-	f.Likely, f.Safe = b.below(good, Point.likely), b.below(good, Point.safe)
+	f.Likely, f.Safe = b.below(good, Likely), b.below(good, Safe)
 	for _, p := range b.seen {
 		if p.Device > 0 { // the others are beyond 64 bits
 			f.Curve = append(f.Curve, p)
@@ -185,7 +180,7 @@ func (b *batchSearch) double() (good, bad int64) {
 		last := good
 		good, bad = bad, bad*2
 		if b.few { // one more than should fit, so that the interval is a short one
-			bad = max(bad, min(line(b.seen[last], b.seen[good], Point.device, b.memory)+1, 16*good))
+			bad = max(bad, min(line(b.seen[last], b.seen[good], Predicted, b.memory)+1, 16*good))
 			if good < maxBatch {
 				bad = min(bad, maxBatch)
 			}
@@ -194,9 +189,9 @@ func (b *batchSearch) double() (good, bad int64) {
 	return good, bad
 }
 
-// bisect returns the largest batch that fits by a size of its point, to one part in near, between one that does and one
-// that does not.
-func (b *batchSearch) bisect(good, bad, near int64, size func(Point) int64) int64 {
+// bisect returns the largest batch that fits with a confidence, to one part in near, between one that does and one that
+// does not.
+func (b *batchSearch) bisect(good, bad, near int64, c Confidence) int64 {
 	fits := false
 	for tried := 1; bad-good > max(1, good/near); tried++ {
 		at := good + (bad-good)/2
@@ -204,14 +199,14 @@ func (b *batchSearch) bisect(good, bad, near int64, size func(Point) int64) int6
 		case !b.few:
 		case tried == 1 || near == maxBatch && tried%2 > 0:
 			// in turn with half of what is left: what is reserved may rise in one great step
-			at = min(max(line(b.seen[good], b.seen[bad], size, b.memory), good+1), bad-1)
+			at = min(max(line(b.seen[good], b.seen[bad], c, b.memory), good+1), bad-1)
 		case tried == 2 && near < maxBatch && eighth > 0 && fits: // it is not far from where the line said
 			at = good + eighth
 		case tried == 2 && near < maxBatch && eighth > 0:
 			at = bad - eighth
 		}
 		p := b.try(at)
-		if fits = p.Device > 0 && size(p) <= b.memory; fits {
+		if fits = p.Device > 0 && p.At(c) <= b.memory; fits {
 			good = at
 		} else {
 			bad = at
@@ -220,17 +215,17 @@ func (b *batchSearch) bisect(good, bad, near int64, size func(Point) int64) int6
 	return good
 }
 
-// below returns the largest batch up to one that fits by a size that is larger than what was predicted, between those
-// that were tried.
-func (b *batchSearch) below(batch int64, size func(Point) int64) int64 {
+// below returns the largest batch up to one that fits with a confidence beyond what was predicted, between those that
+// were tried.
+func (b *batchSearch) below(batch int64, c Confidence) int64 {
 	low, high := int64(0), batch+1
 	for _, p := range b.seen {
-		if p.Device > 0 && size(p) <= b.memory && p.Batch <= batch {
+		if p.Device > 0 && p.At(c) <= b.memory && p.Batch <= batch {
 			low = max(low, p.Batch)
 		}
 	}
 	for _, p := range b.seen {
-		if (p.Device == 0 || size(p) > b.memory) && p.Batch > low {
+		if (p.Device == 0 || p.At(c) > b.memory) && p.Batch > low {
 			high = min(high, p.Batch)
 		}
 	}
@@ -238,7 +233,7 @@ func (b *batchSearch) below(batch int64, size func(Point) int64) int64 {
 	if b.few {
 		near = fewNear
 	}
-	return b.bisect(low, high, near, size)
+	return b.bisect(low, high, near, c)
 }
 
 // point simulates one batch. A run that is too large for the arithmetic does not fit.
