@@ -7,12 +7,11 @@ type Liveness struct {
 	Guesses []Guess       // by which rows some of them live as long as they do
 	Unread  map[int]int32 // by calls that return tuples: the last call that their unread results live to
 
-	first  []int32 // the values that go after call i are those from first[i] to first[i+1]
-	values []ValueID
+	after [][]ValueID // by call
 }
 
 // After returns the activations that go after call i.
-func (l *Liveness) After(i int) []ValueID { return l.values[l.first[i]:l.first[i+1]] }
+func (l *Liveness) After(i int) []ValueID { return l.after[i] }
 
 // Liveness returns, for each call, the activations that Python lets go after it. Memory is given back when the last
 // variable that refers to a tensor is assigned again or its function returns. A graph does not keep the variables:
@@ -142,30 +141,16 @@ func (l *liveness) keep(v ValueID, end int32, row *GuessRow) {
 // one function first what only the call's arguments held, then its variables in the order in which they were made.
 func (l *liveness) inOrder() Liveness {
 	p := l.p
-	ends := Liveness{first: make([]int32, len(p.Calls)+1)}
+	ends := Liveness{after: make([][]ValueID, len(p.Calls))}
 	traced := slices.ContainsFunc(l.of, func(x life) bool { return x.rank > 0 })
 	for _, c := range l.choices {
 		if x := &l.of[c.value]; !traced || x.open {
 			ends.Guesses = append(ends.Guesses, Guess{Row: c.row.Name, Origin: p.Calls[x.made].Origin})
 		}
 	}
-	ended := func(v int) bool { return l.of[v].made >= 0 && l.of[v].end >= 0 }
-	for v := range l.of {
-		if ended(v) {
-			ends.first[l.of[v].end]++
-		}
-	}
-	sum := int32(0)
-	for i, n := range ends.first { // where those of the next call begin, from which they are filled in backwards
-		sum += n
-		ends.first[i] = sum
-	}
-	ends.values = make([]ValueID, sum)
-	for v := range l.of { // of one call the last value comes first
-		if ended(v) {
-			at := &ends.first[l.of[v].end]
-			*at--
-			ends.values[*at] = ValueID(v)
+	for v, x := range slices.Backward(l.of) { // of one call the last value comes first
+		if x.made >= 0 && x.end >= 0 {
+			ends.after[x.end] = append(ends.after[x.end], ValueID(v))
 		}
 	}
 	for v := range l.of {

@@ -151,6 +151,7 @@ func (l LoRA) adapt(prog *Program) error {
 	a := adapters{LoRA: l, prog: prog, pairs: map[ValueID][2]ValueID{}}
 	a.scaling = prog.Add(Value{Kind: Number, DType: Float32})
 	someLinear, from := "", int32(0)
+	linear := map[string]bool{} // modules that are linear layers
 	base := *prog
 	base.Calls = old
 	for i := range old {
@@ -159,6 +160,7 @@ func (l LoRA) adapt(prog *Program) error {
 			continue
 		}
 		module := moduleOf(prog.Values[y.weight].Name)
+		linear[module] = true
 		if !targeted.MatchString(module) {
 			someLinear = module
 			continue
@@ -168,9 +170,12 @@ func (l LoRA) adapt(prog *Program) error {
 		from = y.last + 1
 	}
 	prog.Calls = append(prog.Calls, old[from:]...)
-	if other := otherTarget(&base, targeted); other != "" {
-		return noMatch("lora: targets %q matches %q, which is no linear layer: adapters of others are not simulated",
-			l.Targets, other)
+	for _, id := range base.State {
+		v := &base.Values[id]
+		if m := moduleOf(v.Name); v.Kind == Parameter && m != "" && !linear[m] && targeted.MatchString(m) {
+			return noMatch("lora: targets %q matches %q, which is no linear layer: adapters of others are not simulated",
+				l.Targets, m)
+		}
 	}
 	if len(a.pairs) == 0 {
 		if someLinear == "" {
@@ -181,23 +186,6 @@ func (l LoRA) adapt(prog *Program) error {
 	a.freeze()
 	a.register()
 	return nil
-}
-
-// otherTarget returns a module among the targets that has parameters and is no linear layer, "" where there is none.
-func otherTarget(p *Program, targeted *regexp.Regexp) string {
-	linear := map[string]bool{}
-	for i := range p.Calls {
-		if y, ok := linearAt(p, int32(i)); ok {
-			linear[moduleOf(p.Values[y.weight].Name)] = true
-		}
-	}
-	for _, id := range p.State {
-		v := &p.Values[id]
-		if m := moduleOf(v.Name); v.Kind == Parameter && m != "" && !linear[m] && targeted.MatchString(m) {
-			return m
-		}
-	}
-	return ""
 }
 
 // moduleOf returns the name of the module that a parameter belongs to.

@@ -119,33 +119,19 @@ type step struct {
 
 // steps returns by span what its module's forward does, in order.
 func (s spans) steps() [][]step {
-	size := make([]int32, len(s.list))
-	s.eachStep(func(k int32, _ step) { size[k]++ })
-	sum := int32(0)
-	for _, n := range size {
-		sum += n
-	}
-	room := make([]step, sum)
 	list := make([][]step, len(s.list))
-	for k, n := range size {
-		list[k], room = room[:0:n], room[n:]
-	}
-	s.eachStep(func(k int32, st step) { list[k] = append(list[k], st) })
-	return list
-}
-
-// eachStep calls f with each step of the forward of each span.
-func (s spans) eachStep(f func(k int32, st step)) {
 	for i, k := range s.inner {
 		if k < 0 {
 			continue
 		}
 		first := int32(i)
 		for up := s.list[k].up; up >= 0 && s.list[k].first == first; k, up = up, s.list[up].up {
-			f(up, step{first, s.list[k].last, k})
+			list[up] = append(list[up], step{first, s.list[k].last, k})
 		}
-		f(s.inner[i], step{first, first, -1})
+		inner := s.inner[i]
+		list[inner] = append(list[inner], step{first, first, -1})
 	}
+	return list
 }
 
 // stepOf returns which of a forward's steps call i is in.
