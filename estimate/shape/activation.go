@@ -93,7 +93,7 @@ func prelu(c *call) error {
 // softmax works along one axis, the last by default.
 func softmax(c *call) error {
 	if dims, ok := c.dims(0); ok && len(dims) > 0 {
-		if _, err := c.axisAttr("axis", -1, len(dims)); err != nil {
+		if _, err := c.axisAttr(-1, len(dims)); err != nil {
 			return err
 		}
 	}
@@ -104,7 +104,7 @@ func softmax(c *call) error {
 // makes rows of one element.
 func softmaxV1(c *call) error {
 	if dims, ok := c.dims(0); ok && len(dims) > 0 {
-		if _, err := c.axisAttr("axis", 1, len(dims)); err != nil && c.attrInt("axis", 1) != int64(len(dims)) {
+		if _, err := c.axisAttr(1, len(dims)); err != nil && c.attrInt("axis", 1) != int64(len(dims)) {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ func (f binaryFn) combine(c *call, elem onnxload.DType, a, b *Const, shape []int
 func binaryEval(f binaryFn) func(*call) error {
 	return func(c *call) error {
 		in, ok := c.operands(len(c.node.In))
-		shape, n, okOut := c.outSize(0)
+		shape, n, okOut := c.outSize()
 		if !ok || !okOut || len(in) == 0 || in[0] == nil {
 			return nil
 		}
@@ -71,7 +71,7 @@ func binaryEval(f binaryFn) func(*call) error {
 func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b float64) bool) func(*call) error {
 	return func(c *call) error {
 		in, ok := c.operands(2)
-		shape, n, okOut := c.outSize(0)
+		shape, n, okOut := c.outSize()
 		if !ok || !okOut || in[0] == nil || in[1] == nil || !sameKind(in...) {
 			return nil
 		}

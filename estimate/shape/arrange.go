@@ -64,7 +64,7 @@ func (c *call) perm(rank int) ([]int, error) {
 
 func transposeEval(c *call) error {
 	v := c.constant(0)
-	shape, n, ok := c.outSize(0)
+	shape, n, ok := c.outSize()
 	if v == nil || !ok {
 		return nil
 	}
@@ -113,7 +113,7 @@ func expand(c *call) error {
 
 func expandEval(c *call) error {
 	v := c.constant(0)
-	shape, n, ok := c.outSize(0)
+	shape, n, ok := c.outSize()
 	if v == nil || !ok {
 		return nil
 	}
@@ -195,7 +195,7 @@ func tile(c *call) error {
 
 func tileEval(c *call) error {
 	v := c.constant(0)
-	shape, n, ok := c.outSize(0)
+	shape, n, ok := c.outSize()
 	if v == nil || !ok || len(shape) != len(v.Shape) {
 		return nil
 	}

@@ -192,7 +192,7 @@ func col2im(c *call) error {
 		return err
 	}
 	c.out(0, c.elem(0), Shape{})
-	in, err := c.ofRank(0, 3)
+	in, err := c.ofRank(3)
 	if err != nil {
 		return err
 	}

@@ -38,10 +38,10 @@ func (c *call) likeInput(least int) ([]Dim, bool, error) {
 	return c.ranked(0, least, anyRank)
 }
 
-// ofRank returns the dimensions of input i, unknown ones where its rank is not known. A known rank that is another
+// ofRank returns the dimensions of input 0, unknown ones where its rank is not known. A known rank that is another
 // is an error.
-func (c *call) ofRank(i, rank int) ([]Dim, error) {
-	dims, ok, err := c.ranked(i, rank, rank)
+func (c *call) ofRank(rank int) ([]Dim, error) {
+	dims, ok, err := c.ranked(0, rank, rank)
 	if err == nil && !ok {
 		dims = unknowns(rank)
 	}

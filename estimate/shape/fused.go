@@ -52,7 +52,7 @@ func skipLayerNorm(c *call) error {
 
 // embedLayerNorm: ids [B, S] and a table [words, hidden]; the second output has one number for each sequence.
 func embedLayerNorm(c *call) error {
-	ids, err := c.ofRank(0, 2)
+	ids, err := c.ofRank(2)
 	if err != nil {
 		return err
 	}

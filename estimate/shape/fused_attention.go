@@ -11,7 +11,7 @@ func mergedAttention(c *call) error {
 	}
 	c.out(0, elem, Shape{})
 	c.out(1, elem, Shape{})
-	in, err := c.ofRank(0, 3)
+	in, err := c.ofRank(3)
 	if err != nil {
 		return err
 	}

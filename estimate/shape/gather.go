@@ -27,7 +27,7 @@ func gather(c *call) error {
 	if len(data.Dims) == 0 {
 		return errScalar
 	}
-	ax, err := c.axisAttr("axis", 0, len(data.Dims))
+	ax, err := c.axisAttr(0, len(data.Dims))
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func position(i, n int64) (int, error) {
 
 func gatherEval(c *call) error {
 	in, ok := c.operands(2)
-	shape, n, okOut := c.outSize(0)
+	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func gatherEval(c *call) error {
 		return nil
 	}
 	v := in[0]
-	ax, err := c.axisAttr("axis", 0, len(v.Shape))
+	ax, err := c.axisAttr(0, len(v.Shape))
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (c *call) elementIndices() (Shape, error) {
 	if len(data.Dims) == 0 {
 		return indices, errScalar
 	}
-	if _, err := c.axisAttr("axis", 0, len(data.Dims)); err != nil {
+	if _, err := c.axisAttr(0, len(data.Dims)); err != nil {
 		return indices, err
 	}
 	if !indices.Ranked {
@@ -158,11 +158,11 @@ func valueOrNot(err error) error {
 
 func gatherElementsEval(c *call) error {
 	in, ok := c.operands(2)
-	shape, n, okOut := c.outSize(0)
+	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil {
 		return nil
 	}
-	ax, err := c.axisAttr("axis", 0, len(in[0].Shape))
+	ax, err := c.axisAttr(0, len(in[0].Shape))
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func oneHot(c *call) error {
 		c.out(0, c.elem(2), Shape{})
 		return nil
 	}
-	ax, err := c.axisAttr("axis", -1, len(dims)+1)
+	ax, err := c.axisAttr(-1, len(dims)+1)
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func oneHot(c *call) error {
 
 func oneHotEval(c *call) error {
 	in, ok := c.operands(3)
-	shape, n, okOut := c.outSize(0)
+	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[2] == nil || in[2].Len() != 2 {
 		return nil
 	}
@@ -284,7 +284,7 @@ func oneHotEval(c *call) error {
 	if !ok {
 		return nil
 	}
-	ax, err := c.axisAttr("axis", -1, len(shape))
+	ax, err := c.axisAttr(-1, len(shape))
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func constantOfShape(c *call) error {
 }
 
 func constantOfShapeEval(c *call) error {
-	shape, n, ok := c.outSize(0)
+	shape, n, ok := c.outSize()
 	if !ok {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (c *call) rangeLength() (Dim, error) {
 
 func rangeEval(c *call) error {
 	in, ok := c.operands(3)
-	shape, n, okOut := c.outSize(0)
+	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in...) {
 		return nil
 	}
@@ -159,7 +159,7 @@ func eyeLike(c *call) error {
 
 // eyeLikeValue needs the input's shape alone, not its value.
 func eyeLikeValue(c *call) error {
-	shape, n, ok := c.outSize(0)
+	shape, n, ok := c.outSize()
 	elem := onnxload.Undefined
 	if ok {
 		elem = c.outs[0].Elem

@@ -64,7 +64,7 @@ func (c *call) concat(at int64) error {
 
 func concatEval(c *call) error {
 	in, ok := c.operands(len(c.node.In))
-	shape, n, okOut := c.outSize(0)
+	shape, n, okOut := c.outSize()
 	if !ok || !okOut || len(in) == 0 || !sameKind(in...) {
 		return nil
 	}
@@ -148,7 +148,7 @@ func splitCount(c *call) error {
 	if !ok {
 		return c.split(nil, true)
 	}
-	ax, err := c.axisAttr("axis", 0, len(dims))
+	ax, err := c.axisAttr(0, len(dims))
 	if err != nil || n == 0 {
 		return err
 	}
@@ -180,7 +180,7 @@ func (c *call) split(lengths []Dim, equal bool) error {
 		}
 		return nil
 	}
-	ax, err := c.axisAttr("axis", 0, len(dims))
+	ax, err := c.axisAttr(0, len(dims))
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func splitEval(c *call) error {
 	if v == nil || len(v.Shape) == 0 {
 		return nil
 	}
-	ax, err := c.axisAttr("axis", 0, len(v.Shape))
+	ax, err := c.axisAttr(0, len(v.Shape))
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func MasksLeading(mask, number, x Shape) bool {
 
 func whereEval(c *call) error {
 	in, ok := c.operands(3)
-	shape, n, okOut := c.outSize(0)
+	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil || in[2] == nil || in[0].isFloat() || !sameKind(in[1:]...) {
 		return nil
 	}

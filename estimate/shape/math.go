@@ -111,7 +111,7 @@ func fitV1(c *call) (Shape, error) {
 	start := len(a.Dims) - len(b.Dims)
 	if c.node.Attr("axis") != nil {
 		var err error
-		if start, err = c.axisAttr("axis", 0, len(a.Dims)); err != nil {
+		if start, err = c.axisAttr(0, len(a.Dims)); err != nil {
 			return a, err
 		}
 	}
@@ -188,7 +188,7 @@ func powType(c *call) error {
 // a floating-point one that is whole.
 func powEval(c *call) error {
 	in, ok := c.operands(2)
-	shape, n, okOut := c.outSize(0)
+	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil {
 		return nil
 	}

@@ -54,9 +54,9 @@ func (c *call) wantInts(name string) ([]int64, error) {
 	return v, nil
 }
 
-// axisAttr returns the axis attribute of that name in 0..rank-1.
-func (c *call) axisAttr(name string, def int64, rank int) (int, error) {
-	return axis(c.attrInt(name, def), rank)
+// axisAttr returns the attribute axis in 0..rank-1.
+func (c *call) axisAttr(def int64, rank int) (int, error) {
+	return axis(c.attrInt("axis", def), rank)
 }
 
 // axisSet brings axes into 0..rank-1 and marks them; naming one twice is an error.

@@ -91,7 +91,7 @@ func (c *call) margins(rank int) (begin, end []Dim, err error) {
 // padEval fills the margin with the value: mode constant alone.
 func padEval(c *call) error {
 	v := c.constant(0)
-	shape, n, ok := c.outSize(0)
+	shape, n, ok := c.outSize()
 	if v == nil || !ok || len(v.Shape) == 0 || c.attrStr("mode", "constant") != "constant" {
 		return nil
 	}

@@ -66,7 +66,7 @@ func (c *call) slices() (flat bool, ax int, count Dim, err error) {
 	case flat:
 		count = Product(dims...)
 	default:
-		if ax, err = c.axisAttr("axis", 0, len(dims)); err == nil {
+		if ax, err = c.axisAttr(0, len(dims)); err == nil {
 			count = dims[ax]
 		}
 	}
@@ -132,7 +132,7 @@ func topK(c *call) error {
 	if !ok || len(dims) == 0 {
 		return c.topK(unknownSize)
 	}
-	ax, err := c.axisAttr("axis", -1, len(dims))
+	ax, err := c.axisAttr(-1, len(dims))
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (c *call) topK(k Dim) error {
 		if len(s.Dims) == 0 {
 			return errScalar
 		}
-		ax, err := c.axisAttr("axis", -1, len(s.Dims))
+		ax, err := c.axisAttr(-1, len(s.Dims))
 		if err != nil {
 			return err
 		}

@@ -119,7 +119,7 @@ func argReduce(c *call) error {
 		c.out(0, onnxload.Int64, Of()) // numpy and PyTorch take a scalar as a vector of one
 		return nil
 	}
-	ax, err := c.axisAttr("axis", 0, len(dims))
+	ax, err := c.axisAttr(0, len(dims))
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (v *Const) groups(gone []bool) []int {
 func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) error {
 	return func(c *call) error {
 		v := c.constant(0)
-		shape, n, ok := c.outSize(0)
+		shape, n, ok := c.outSize()
 		if v == nil || !ok {
 			return nil
 		}
@@ -210,11 +210,11 @@ func averageEval(c *call) error {
 func argEval(better comparison, betterFloat func(a, b float64) bool) func(*call) error {
 	return func(c *call) error {
 		v := c.constant(0)
-		shape, n, ok := c.outSize(0)
+		shape, n, ok := c.outSize()
 		if v == nil || !ok || len(v.Shape) == 0 || n == 0 {
 			return nil
 		}
-		ax, err := c.axisAttr("axis", 0, len(v.Shape))
+		ax, err := c.axisAttr(0, len(v.Shape))
 		if err != nil {
 			return err
 		}

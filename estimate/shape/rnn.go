@@ -45,7 +45,7 @@ func rnn(c *call) error {
 			return err
 		}
 	}
-	x, err := c.ofRank(0, 3)
+	x, err := c.ofRank(3)
 	if err != nil {
 		return err
 	}

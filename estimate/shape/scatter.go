@@ -52,7 +52,7 @@ func scatterElementsEval(c *call) error {
 	if !ok || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in[0], in[2]) || in[1].Len() != in[2].Len() {
 		return nil
 	}
-	ax, err := c.axisAttr("axis", 0, len(in[0].Shape))
+	ax, err := c.axisAttr(0, len(in[0].Shape))
 	if err != nil {
 		return err
 	}

@@ -43,12 +43,12 @@ func listed(of Type, n Dim) Type {
 	return Type{Kind: onnxload.SequenceType, Of: &of, List: &List{Len: n}}
 }
 
-// sequence returns input i, which must be a sequence when its kind is known, and
+// sequence returns input 0, which must be a sequence when its kind is known, and
 // the type of its elements.
-func (c *call) sequence(i int) (t, of Type, err error) {
-	t = c.in(i)
+func (c *call) sequence() (t, of Type, err error) {
+	t = c.in(0)
 	if t.Kind != onnxload.SequenceType && t.Kind != onnxload.NoType {
-		return t, of, fmt.Errorf("input %d is %v, wanted a sequence", i, t)
+		return t, of, fmt.Errorf("input 0 is %v, wanted a sequence", t)
 	}
 	if t.Of != nil {
 		of = *t.Of
@@ -104,7 +104,7 @@ func inferSequenceEmpty(c *call) error {
 }
 
 func inferSequenceInsert(c *call) error {
-	t, of, err := c.sequence(0)
+	t, of, err := c.sequence()
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func inferSequenceInsert(c *call) error {
 }
 
 func inferSequenceAt(c *call) error {
-	t, of, err := c.sequence(0)
+	t, of, err := c.sequence()
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func inferSequenceAt(c *call) error {
 }
 
 func inferSequenceLength(c *call) error {
-	t, _, err := c.sequence(0)
+	t, _, err := c.sequence()
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (c *call) splitEvenly(d, size Dim, piece func(Dim) Type) error {
 }
 
 func inferConcatFromSequence(c *call) error {
-	t, of, err := c.sequence(0)
+	t, of, err := c.sequence()
 	if err != nil {
 		return err
 	}

@@ -258,7 +258,7 @@ func positive(x Dim) Dim {
 
 func sliceEval(c *call) error {
 	v := c.constant(0)
-	shape, n, ok := c.outSize(0)
+	shape, n, ok := c.outSize()
 	if v == nil || !ok {
 		return nil
 	}

@@ -40,13 +40,13 @@ func sizeOf(shape []int64) (int, bool) {
 	return int(n), true
 }
 
-// outSize returns the sizes of output i and the number of its elements, and
+// outSize returns the sizes of output 0 and the number of its elements, and
 // whether a value of that many may be made.
-func (c *call) outSize(i int) ([]int64, int, bool) {
-	if !c.hasOut(i) {
+func (c *call) outSize() ([]int64, int, bool) {
+	if !c.hasOut(0) {
 		return nil, 0, false
 	}
-	shape, ok := c.outs[i].Shape.Ints()
+	shape, ok := c.outs[0].Shape.Ints()
 	if !ok {
 		return nil, 0, false
 	}
