@@ -188,7 +188,7 @@ func estimateChecked(e *env, f *budget.File, m *gate.Model, past func(*onnxload.
 	if m.File != "" {
 		in = source{arg: m.File, name: path.Base(m.Name), file: m.File}
 	}
-	head, err := openModel(e, in, &settings{}, nil)
+	head, err := openModel(e, in, &settings{})
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func estimateChecked(e *env, f *budget.File, m *gate.Model, past func(*onnxload.
 	var base *opened
 	if was != nil {
 		base, err = openModel(e, source{arg: was.Name, name: path.Base(was.Name), revision: was.Commit + ":./" + was.Name,
-			blob: was}, &settings{}, nil)
+			blob: was}, &settings{})
 		if err != nil {
 			return fmt.Errorf("in the base: %w", err)
 		}

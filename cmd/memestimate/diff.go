@@ -93,12 +93,12 @@ func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagS
 	changes []string) (*diff.Diff, error) {
 	p := startProgress(e, "comparing "+quoteArg(base.arg)+" and "+quoteArg(head.arg))
 	defer p.done()
-	b, err := openModel(e, base, &m.settings, p)
+	b, err := openModel(e, base, &m.settings)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	h, err := openModel(e, head, &m.settings, p)
+	h, err := openModel(e, head, &m.settings)
 	if err != nil {
 		return nil, err
 	}

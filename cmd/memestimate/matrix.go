@@ -154,7 +154,7 @@ type opened struct {
 }
 
 // openModel reads a model as the settings say. Its close must be called.
-func openModel(e *env, in source, s *settings, p *progress) (*opened, error) {
+func openModel(e *env, in source, s *settings) (*opened, error) {
 	rec, err := in.recording(e)
 	if rec != nil || err != nil {
 		return &opened{in: in, rec: rec}, err

@@ -93,7 +93,7 @@ func (o *oomJSON) limit() string {
 }
 
 // text writes the explanation for people.
-func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
+func (o *oomJSON) text(p *printer) {
 	p.line("out of memory at event %d: %s asked for %s, with %s allocated and %s reserved", o.Event, place(o.Where),
 		report.Size(o.Tried), report.Size(o.Allocated), report.Size(o.Reserved))
 	if o.Count > 1 {

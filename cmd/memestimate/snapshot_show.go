@@ -142,7 +142,7 @@ func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
 		d := &r.Devices[i]
 		for k := range d.OOMs {
 			p.line("")
-			d.OOMs[k].text(p, s)
+			d.OOMs[k].text(p)
 		}
 		if d.MoreOOMs > 0 {
 			p.line("")
