@@ -106,9 +106,11 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 // surely is how likely a workspace is that is not the one that is taken, by the share of the trees that name it.
 func (k *Kernels) surely(s *ConvShape, answered bool) float64 {
 	switch {
+	case answered:
+		return askedChance
 	case s.byCuBLAS():
 		return cuBLASChance
-	case answered, k.asked:
+	case k.asked:
 		return askedChance
 	}
 	return 1

@@ -3,7 +3,6 @@ package kernels
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
@@ -50,34 +49,17 @@ func TestAnswers(t *testing.T) {
 }
 
 // Gradients of w of a network of small images were Fourier transforms on an H200, which cuDNN does not offer without a
-// GPU: most trees name them. Of a larger image, which was not measured, none does, and there a transform is one of the
-// other choices.
+// GPU.
 func TestTransformsAreNotOffered(t *testing.T) {
-	var plans []ConvPlan
 	for _, c := range []struct{ channels, side, answer, want int64 }{
 		{64, 8, 21184528, 159383552}, {32, 16, 34439312, 301989888}, {16, 32, 68643467, 587202560},
-		{16, 60, 235929600, 235929600},
 	} {
 		x, w := []int64{512, c.channels, c.side, c.side}, []int64{c.channels, c.channels, 3, 3}
 		s := ConvShape{Elem: 4, X: x, W: w, Y: x, Stride: []int64{1, 1}, Dilation: []int64{1, 1}, Groups: 1}
-		p := s.Plan(ConvBackwardWeight, len(plans), gpu.Default())
+		p := s.Plan(ConvBackwardWeight, 0, gpu.Default())
 		p.answered(c.answer, gpu.Default())
 		if p.Bytes != c.want || p.Most < c.want {
 			t.Errorf("%d channels: %d bytes, at most %d, took %d", c.channels, p.Bytes, p.Most, c.want)
-		}
-		plans = append(plans, p)
-	}
-	all := OtherChoices(plans)
-	if want := []int64{159383552, 301989888, 587202560, 671612928}; !slices.Equal(all[len(all)-1], want) {
-		t.Errorf("%d, want %d", all[len(all)-1], want)
-	}
-	for i := range plans {
-		plans[i].answered(plans[i].Bytes, gpu.Default())
-		plans[i].transform = false
-	}
-	for _, list := range OtherChoices(plans) {
-		if list[3] == 671612928 {
-			t.Error("transformed, though none of its kind is")
 		}
 	}
 }

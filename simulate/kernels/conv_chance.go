@@ -19,7 +19,15 @@ type ConvChoice struct {
 const (
 	askedChance     = 0.12
 	unofferedChance = 2.2
-	cuBLASChance    = 0.6 // of products of matrices, of which cuDNN is not asked: some were measured
+	cuBLASChance    = 0.6 // of products of matrices, where cuDNN was not asked about them: some were measured
+)
+
+// An engine that cuDNN does not offer without a GPU is taken where it is likely, and left out of account where it is not
+// even doubtful: TestConvOdds holds how few passes run one there.
+const (
+	likely   = 0.5
+	doubtful = 0.2
+	believed = 24. / 34 // how often one runs that fewestBelievers trees name
 )
 
 // Chances of what no tree names: of x and y in 4 bytes (convWork.widened), of the transform of a long filter where the

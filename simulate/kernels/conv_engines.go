@@ -42,8 +42,7 @@ const (
 	extraDepthPadded  // the same, with c padded to 32 channels
 	// The tiles of a 3x3 filter, transformed (Winograd): count x count results each.
 	extraWinograd
-	// Both operands' images, transformed (FFT), one for each pair of an image and a channel; count 1: the gradient of
-	// w alone, to which one image after the other is added.
+	// Both operands' images, transformed (FFT), one for each pair of an image and a channel.
 	extraFFT
 	// Groups: run as one convolution, each padded to a power of two of channels, with
 	// count 4-byte partial results of w, count tiles, or where padding is needed alone.
@@ -59,6 +58,8 @@ const (
 	extraBlocks
 	// Depthwise: count partial results in steps of 32 channels.
 	extraDepthwise
+	// Both operands of the gradient of x, transformed (FFT) in tiles.
+	extraTiledFFT
 )
 
 const (
@@ -168,7 +169,9 @@ func (w *convWork) extra(e convEngine) int64 {
 	case extraWinograd:
 		return w.winograd(e.count)
 	case extraFFT:
-		return w.fourier(e.count)
+		return w.fourier()
+	case extraTiledFFT:
+		return w.tiledFourier()
 	case extraPadded, extraPaddedTiles, extraPaddedSides, extraLoop, extraLoopSides:
 		loop := e.extra == extraLoop || e.extra == extraLoopSides
 		switch {
@@ -232,41 +235,45 @@ func (w *convWork) sharedTiles(size int64) int64 {
 }
 
 // winograd is the product of transformed tiles of size x size results of a 3x3 filter,
-// (size+2)^2 values each: of x, of y and of w (Lavin and Gray, arXiv 1509.09308).
+// (size+2)^2 values each: of x, of y and of w (Lavin and Gray, arXiv 1509.09308), of groupsOnce groups at once.
 func (w *convWork) winograd(size int64) int64 {
 	if w.filterHigh != 3 || w.filterIn != 3 || w.stride != 1 || size < 1 {
 		return impossible
 	}
 	n := saturate(w.batch, ceilDiv(w.yHigh, size), ceilDiv(w.yWide, size))
-	values := saturate(n, w.c) + saturate(n, w.k) + saturate(w.c, w.k)
-	return saturate((size+2)*(size+2)*4, values)
+	values := saturate(n, w.cGroup) + saturate(n, w.kGroup) + saturate(w.cGroup, w.kGroup)
+	return saturate(min(w.groups, groupsOnce), (size+2)*(size+2)*4, values)
 }
 
 // fourier is what a convolution as a product of Fourier transforms takes (Mathieu, Henaff and LeCun, arXiv
-// 1312.5851): every image of a channel, of both operands, padded to a square of a power of two, as the half of its
-// complex numbers that a real transform has, twice; and the second operand in 4 bytes. Exact to the byte in the
-// measured ones, of all passes: 16 L (L/2 + 1) bytes an image, at most 256 wide, stride and dilation 1. Or the gradient
-// of w alone is transformed, or y where it has more images than both (three of testdata/searches.jsonl.gz).
-func (w *convWork) fourier(count int64) int64 {
+// 1312.5851): every image of a channel, of both operands or of the result, where that has more, padded to a square of a
+// power of two, as the half of its complex numbers that a real transform has, twice; and the second operand in 4 bytes.
+// Exact to the byte in 7,490 of 7,518 passes that an H200 was asked about: at most 256 wide, stride and dilation 1.
+func (w *convWork) fourier() int64 {
 	side := w.square()
-	if count > 0 && w.pass != ConvBackwardWeight || side > longestTransform || w.groups != 1 || w.stride != 1 || w.dilation != 1 ||
-		w.dims > 2 {
+	if side > largestImage || w.groups != 1 || w.stride != 1 || w.dilation != 1 || w.dims > 2 {
 		return impossible
 	}
 	filters := saturate(w.c, w.k)
-	images, second := saturate(w.batch, w.c)+filters, saturate(filters, w.filter, 4)
+	images, second := max(saturate(w.batch, w.c)+filters, saturate(w.batch, w.k)), saturate(filters, w.filter, 4)
 	switch w.pass {
-	case ConvForward:
-		images = max(images, saturate(w.batch, w.k)) // those of the results, where they are more
 	case ConvBackwardInput:
 		images = saturate(w.batch, w.k) + filters
 	case ConvBackwardWeight:
-		images, second = saturate(w.batch, w.c+w.k), saturate(w.batch, w.k, w.yPixels, 4)
-		if count > 0 {
-			images = filters
-		}
+		images, second = max(saturate(w.batch, w.c+w.k), filters), saturate(w.batch, w.k, w.yPixels, 4)
 	}
-	return min(saturate(images, 16*side*(side/2+1))+second, convMaximum)
+	return min(saturate(images, 2, transformBytes(side))+second, convMaximum)
+}
+
+// tiledFourier is the same for the gradient of x, whose images are transformed in squares of tileSide, as many at once
+// as tilesAtOnce: see ConvShape.tiled. Of 996 measured passes with filters of more than one row and column 35 take that.
+func (w *convWork) tiledFourier() int64 {
+	if w.pass != ConvBackwardInput || w.groups != 1 || w.stride != 1 || w.dilation != 1 || w.dims > 2 || w.elem != 4 ||
+		min(w.filterHigh, w.filterIn) == 1 || max(w.filterHigh, w.filterIn) > tileSide {
+		return impossible
+	}
+	images := saturate(w.c, w.k) + saturate(tilesOf(w.height, w.width, w.filterHigh, w.filterIn), w.batch, w.c+w.k)
+	return min(saturate(transformBytes(tileSide), images), convMaximum)
 }
 
 // square is the side of the square, of a power of two, that holds an image with its padding.
@@ -275,15 +282,12 @@ func (w *convWork) square() int64 {
 	if w.pass == ConvBackwardInput {
 		high, wide = w.height, w.width
 	}
-	side := int64(8)
+	side := int64(smallestImage)
 	for side < max(high+w.filterHigh, wide+w.filterIn)-1 {
 		side *= 2
 	}
 	return side
 }
-
-// longestTransform is the side of the largest square that cuDNN transforms.
-const longestTransform = 256
 
 // longestFilter is the longest side of a filter that cuDNN's products of matrices on tensor cores take. Asked without
 // a GPU, 9.19 names engine 46 first for filters of 16 x 16 to 32 x 32, and for no longer one.
@@ -292,7 +296,7 @@ const longestFilter = 32
 // Where cuDNN transforms a filter as long as the image, asked on a GPU about 14,000 of float32
 // (testdata/long_filters.csv.gz): the channels at most, and the images at least, where y has one pixel; and where it has
 // more, as of images with padding, the filters in so many columns at once, or few of them, decide with the images. No
-// side does up to longestTransform. Of 19 to 31 images, of 17 to 63 filters and of 129 to 255 images none was asked.
+// side does up to largestImage. Of 19 to 31 images, of 17 to 63 filters and of 129 to 255 images none was asked.
 const (
 	fewChannels, manyImages        = 5, 32
 	fewMoved                       = 3
@@ -302,7 +306,7 @@ const (
 
 // transforms reports whether cuDNN does.
 func (w *convWork) transforms() bool {
-	if w.square() > longestTransform {
+	if w.square() > largestImage {
 		return false
 	}
 	if w.yPixels == 1 {

@@ -125,7 +125,7 @@ func possibleEngines() (all []convEngine) {
 		add(c, extraShared, 0, 1, 2, 3)
 	}
 	add(0, extraWinograd, 2, 3, 4, 5, 6)
-	add(0, extraFFT, 0, 1)
+	add(0, extraFFT, 0)
 	add(0, extraPadded, 0)
 	add(0, extraPaddedSides, 0)
 	add(0, extraLoop, 0)

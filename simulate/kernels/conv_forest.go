@@ -17,8 +17,8 @@ import (
 // The nodes of all trees stand by their depth: the roots, their children, the children of these. Those of branch n are
 // at trees+2n and the place after, so that no node says where they are, and a tree is asked in the file as it lies.
 type convForest struct {
-	engines       []convEngine        // in the order in which they were picked
-	limits        [convFigures]string // what the figures are compared with, ascending for each, 4 bytes each
+	engines       []convEngine         // in the order in which they were picked
+	limits        *[convFigures]string // what the figures are compared with, ascending for each, 4 bytes each
 	trees         int
 	isEngine      []uint64 // a bit each node, the highest first: else it is a branch
 	enginesBefore []int32  // nodes that are engines, before each of these
@@ -33,7 +33,7 @@ const (
 	convPasses   = 3
 	convKinds    = 2 * 2 * convPasses
 	convFigures  = len(convFeatures{})
-	maxConvTrees = 64
+	maxConvTrees = 128
 	maxConvNodes = 1 << 24
 	convDoubts   = 8 // the last trees have grown on three quarters of the convolutions each
 	convHashBits = 28
@@ -139,15 +139,27 @@ func (r *convReader) hashes(n int) (hashes []uint32) {
 	return hashes
 }
 
+// readConvLimits reads what figures are compared with.
+func readConvLimits(r *convReader) *[convFigures]string {
+	limits := &[convFigures]string{}
+	for figure := range limits {
+		limits[figure] = r.take(4 * r.number(1))
+	}
+	return limits
+}
+
+// floatOf reads 4 bytes.
+func floatOf(l string) float32 {
+	return math.Float32frombits(uint32(l[0]) | uint32(l[1])<<8 | uint32(l[2])<<16 | uint32(l[3])<<24)
+}
+
 // readConvForest returns the forest of a kind; it has no engines if the file is damaged.
 func readConvForest(file string, kind int) (f convForest) {
 	r := convReader{rest: file}
 	r.take(4 + 4*kind)
 	start := r.number(4)
 	r.take(4 * (convKinds - 1 - kind))
-	for figure := range f.limits {
-		f.limits[figure] = r.take(4 * r.number(1))
-	}
+	f.limits = readConvLimits(&r)
 	r = convReader{rest: file, short: r.short}
 	r.take(start)
 	for range r.number(1) {
@@ -226,7 +238,7 @@ func (f *convForest) leaves(figures *convFeatures) (leaves [maxConvTrees]uint8, 
 		for _, tree := range open[:n] {
 			engine, i := f.node(int(at[tree]))
 			if engine {
-				if leaves[tree] = f.names[i]; int(leaves[tree]) >= len(f.engines) {
+				if leaves[tree] = f.names[i]; f.engines != nil && int(leaves[tree]) >= len(f.engines) {
 					return leaves, 0
 				}
 				continue
@@ -235,10 +247,8 @@ func (f *convForest) leaves(figures *convFeatures) (leaves [maxConvTrees]uint8, 
 			if next <= int(at[tree]) || figure >= len(figures) || limit >= len(f.limits[figure]) {
 				return leaves, 0
 			}
-			l := f.limits[figure][limit : limit+4]
-			above := uint32(l[0]) | uint32(l[1])<<8 | uint32(l[2])<<16 | uint32(l[3])<<24
 			second := 0
-			if figures[figure] > math.Float32frombits(above) {
+			if figures[figure] > floatOf(f.limits[figure][limit:limit+4]) {
 				second = 1
 			}
 			at[tree] = int32(next + second)

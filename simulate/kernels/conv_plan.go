@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/memestimate/memestimate/simulate/gpu"
@@ -22,25 +23,15 @@ type ConvPlan struct {
 
 	named     []ConvChoice // what trees name and is believed, each with the share of the trees that name it
 	unsure    []ConvChoice // workspaces that no tree names, with their chances
-	unoffered int64        // of the engines that trees name and that cuDNN does not without a GPU: the most named; 0: none
-	believers int          // how many trees name one of those
-	fourier   int64        // what a Fourier transform would take; 0 where there is none
-	wide      int64        // the same of a long filter: see convWork.wide
+	unoffered int64        // what the likeliest of the engines takes that cuDNN does not offer without a GPU
+	runs      float64      // how likely that runs; 0 where there is none
+	wide      int64        // what a Fourier transform of a long filter takes: see convWork.wide
 	widens    bool         // that is what runs
-	alike     alike
-	transform bool // the engine runs that trees name and that cuDNN did not
-}
-
-// alike is what passes have in common of which cuDNN, where it transforms one, may transform all.
-type alike struct {
-	pass   ConvPass
-	elem   int64
-	filter int64
 }
 
 // fewestBelievers is how many of a forest's 16 trees name an engine that cuDNN does not offer without a GPU for it to
-// be taken rather than the answer. Of 34 such passes that no tree had seen 24 took what that engine does, and 6 what
-// cuDNN had answered; where fewer trees named one, 46 and 210 of 270 (testdata/choices.bin.gz).
+// be taken rather than the answer, where convOdds has no forest: of 16 bits, and in channels-last order. Of 34 such
+// passes that no tree had seen 24 took what that engine does, and 6 what cuDNN had answered (testdata/choices.bin.gz).
 const fewestBelievers = 5
 
 // Plan works out what a pass takes: how much an engine takes is physics (conv_engines.go), which engine runs is
@@ -67,22 +58,7 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 		p.Most = bound.majority(&f, leaves[:n+convDoubts])
 	}
 	p.Most = max(p.Most, bound.largest(&f, leaves[:n+convDoubts]))
-	most := 0 // trees that name one and the same
-	for _, leaf := range leaves[:n] {
-		e := f.engines[leaf]
-		if !e.isUnoffered() {
-			continue
-		}
-		p.believers++
-		named, takes := bytes.Count(leaves[:n], []byte{leaf}), w.bytes(e)
-		if named > most || named == most && takes > p.unoffered {
-			most, p.unoffered = named, takes
-		}
-	}
-	p.alike = alike{pass, w.elem, w.filter}
-	if f := w.bytes(convEngine{extra: extraFFT}); f <= saturate(16, min(w.in+w.out+w.weight, convMaximum)) {
-		p.fourier = f // as large as is believed of several trees
-	}
+	p.apart(&w, &f, &figures, leaves[:n])
 	for k := range p.Others {
 		doubt := (3*index + k) % convDoubts
 		p.Others[k] = w.bytes(f.engines[leaves[n+doubt]])
@@ -108,14 +84,52 @@ func (p *ConvPlan) widen() {
 	}
 }
 
+// apart finds the likeliest of the engines that cuDNN does not offer without a GPU: by convOdds, or where that has no
+// forest by how many trees name one.
+func (p *ConvPlan) apart(w *convWork, f *convForest, figures *convFeatures, leaves []uint8) {
+	known := false
+	for _, e := range w.unoffered() {
+		odds, ok := e.odds(figures)
+		if known = known || ok; ok && chance(odds) > p.runs {
+			p.unoffered, p.runs = e.bytes, chance(odds)
+		}
+	}
+	if known {
+		if !w.isProduct() && p.runs > doubtful {
+			p.Most = max(p.Most, p.unoffered)
+		}
+		return
+	}
+	most, believers := 0, 0 // trees that name one and the same, and any
+	for _, leaf := range leaves {
+		if e := f.engines[leaf]; e.isUnoffered() {
+			believers++
+			named, takes := bytes.Count(leaves, []byte{leaf}), w.bytes(e)
+			if named > most || named == most && takes > p.unoffered {
+				most, p.unoffered = named, takes
+			}
+		}
+	}
+	switch {
+	case p.unoffered > p.Most:
+		p.unoffered = 0
+	case believers >= fewestBelievers:
+		p.runs = believed
+	case believers > 0:
+		p.runs = min(unofferedChance*float64(believers)/float64(len(leaves)), likely)
+	}
+}
+
+// chance is the probability that has these odds, of which odds is the natural logarithm.
+func chance(odds float64) float64 { return 1 / (1 + math.Exp(-odds)) }
+
 // answered takes cuDNN's own answer for what runs. It is given without a GPU; what engines take that split a sum as
 // often as fits the multiprocessors is added to it (cudnn_answers.py), but not in older recordings, nor for groups.
 // So of the trees' other choices those stay that are as much, or more by such sums, and the most is what the trees name
-// where that is more. Of 12,811 passes that no tree had seen the answer was within 10 % for 97.5 %, where the trees are
-// for 79.7 %; testdata/README.md.
+// where that is more. testdata/README.md says how often the answer is what a pass takes.
 //
-// Engines that transform are not offered without a GPU. Where enough trees name one it is what runs; where any does,
-// one of the other choices is that all such passes run one, since what the trees do not know of one they do not of all.
+// Some engines are not offered without a GPU. Where one is likelier than not it is what runs. What does not run is one of
+// the other choices, of which those of all passes are replayed at once, only where it may well have.
 func (p *ConvPlan) answered(bytes int64, d gpu.Device) {
 	sums := saturate(2, int64(max(d.Multiprocessors, 1)), tileBytes) + convNotes
 	p.Bytes = bytes
@@ -124,14 +138,19 @@ func (p *ConvPlan) answered(bytes int64, d gpu.Device) {
 			p.Others[k] = bytes
 		}
 	}
-	other := p.unoffered < bytes-convNotes || p.unoffered > bytes+convNotes
-	if p.unoffered > 0 && p.unoffered <= p.Most && other {
-		p.Others[0] = p.unoffered
-		if p.believers >= fewestBelievers {
-			p.Bytes, p.Others[0], p.transform = p.unoffered, bytes, true
+	p.named = slices.DeleteFunc(p.named, func(c ConvChoice) bool { return !c.asked }) // see runs
+	if p.runs > doubtful {
+		other, chance := p.unoffered, p.runs
+		if p.runs > likely {
+			p.Bytes, other, chance = p.unoffered, bytes, 1-p.runs
 		}
+		if chance > doubtful {
+			p.Others[0] = other
+		}
+		p.Most = max(p.Most, other)
+		p.unsure = append(p.unsure, ConvChoice{Bytes: other, Chance: chance})
 	}
-	p.Most = max(p.Most, bytes)
+	p.Most = max(p.Most, p.Bytes)
 	p.widen()
 }
 
@@ -189,30 +208,5 @@ func OtherChoices(plans []ConvPlan) (all [][]int64) {
 			all = append(all, list)
 		}
 	}
-	if list := transformed(plans); list != nil {
-		all = append(all, list)
-	}
 	return all
-}
-
-// transformed is the choice in which cuDNN transforms all that is like what it transforms; nil where it does none. Of a
-// network whose gradients of 3x3 filters were all Fourier transforms the trees named two of three.
-func transformed(plans []ConvPlan) []int64 {
-	kinds := map[alike]bool{}
-	for i := range plans {
-		if plans[i].transform {
-			kinds[plans[i].alike] = true
-		}
-	}
-	if len(kinds) == 0 {
-		return nil
-	}
-	list := make([]int64, len(plans))
-	for i := range plans {
-		list[i] = plans[i].Bytes
-		if kinds[plans[i].alike] && list[i] > 0 {
-			list[i] = max(list[i], plans[i].fourier)
-		}
-	}
-	return list
 }

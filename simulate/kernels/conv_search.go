@@ -67,9 +67,13 @@ func (s *ConvShape) tiled(x []int64, offered int64) int64 {
 	if min(high, wide) == 1 || max(high, wide) > tileSide {
 		return 0
 	}
+	return saturate(transformBytes(tileSide), saturate(c, k)+saturate(tilesOf(tall, broad, high, wide), n, c+k)) + beside
+}
+
+// tilesOf is how many tiles of an image are transformed at once, of filters that overlap with the next one.
+func tilesOf(tall, broad, high, wide int64) int64 {
 	along := func(size, filter int64) int64 { return (size + tileSide - filter) / (tileSide - filter + 1) }
-	tiles := min(tilesAtOnce, saturate(along(tall, high), along(broad, wide)))
-	return saturate(transformBytes(tileSide), saturate(c, k)+saturate(tiles, n, c+k)) + beside
+	return min(tilesAtOnce, saturate(along(tall, high), along(broad, wide)))
 }
 
 // transformBytes are those of the Fourier transform of a square of real numbers.
