@@ -111,7 +111,7 @@ def without(rows: list[Row]) -> list[int]:
     """What cuDNN answers without a GPU, -1 about what a recorder does not ask."""
     path = recorded.library()
     passes = [one for row in rows for one in asked(row) or [None] * 3]
-    wanted = [one for one in passes if one and not one.by_cublas() and not one.native()]
+    wanted = [one for one in passes if one and not one.left_to_cublas() and not one.native()]
     sizes = dict(zip(wanted, recorded.ask(path, find("h200"), wanted), strict=True))
     return [sizes.get(one, -1) if one else -1 for one in passes]
 

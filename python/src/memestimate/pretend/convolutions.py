@@ -2,8 +2,9 @@
 Convolutions of a recording, of which cuDNN is asked what they take.
 
 Which of cuDNN's engines runs is its own heuristic. Where its library is installed it is asked (`cudnn_answers`), at the
-end of a recording and in a process of its own, about those passes that it can answer without a GPU: not products of
-matrices, which it leaves to cuBLAS, and not what was measured on a GPU, which the program knows better.
+end of a recording and in a process of its own, but not about what was measured on a GPU, which the program knows
+better. Products of matrices in channels-last order are not asked about either: cuDNN leaves most to cuBLAS, and how
+likely that is the program knows for row-major ones alone.
 """
 
 from __future__ import annotations
@@ -99,10 +100,10 @@ class Asked(NamedTuple):
             dilation=list(self.dilation),
         )
 
-    def by_cublas(self) -> bool:
-        """Whether it is a product of matrices."""
+    def left_to_cublas(self) -> bool:
+        """Whether it is a product of matrices in channels-last order."""
         ones = (*self.w[2:], *self.stride, self.groups)
-        return set(ones) == {1} and set(self.padding) == {0}
+        return self.channels_last and set(ones) == {1} and set(self.padding) == {0}
 
     def native(self) -> bool:
         """Whether PyTorch's own kernels may run: depthwise, in row-major order."""
@@ -198,7 +199,7 @@ class Convolutions:
         NoAnswerError
             Where cuDNN cannot be asked.
         """
-        wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
+        wanted = [a for a in self._seen if not (a.left_to_cublas() or a.native() or a.key() in measured())]
         if not wanted or self._session.gpu.capability != (9, 0):
             return []
         found = self._answers(wanted)
