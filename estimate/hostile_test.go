@@ -94,7 +94,7 @@ func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
 			}
 			runs++
 			checkBlocks(t, name, run.Log.Timeline())
-			if _, err := caching.Replay(run.Log.Timeline(), caching.Config{Total: gpu.Default().Memory}); err != nil {
+			if _, err := caching.NewReplayer(caching.Config{Total: gpu.Default().Memory}).Finish(run.Log); err != nil {
 				t.Errorf("%s under %+v: %v", name, opts, err)
 			}
 		}

@@ -67,7 +67,7 @@ func TestRepeatedSteps(t *testing.T) {
 				t.Errorf("%s under %+v: %d events with steps repeated, %d with each simulated, or others", name, o,
 					len(got.Events), len(want.Events))
 			}
-			if err := got.Check(); err != nil {
+			if err := short.Log.Source().Check(); err != nil {
 				t.Errorf("%s under %+v: %v", name, o, err)
 			}
 			if short.Log.Blocks() != got.Blocks || short.Log.Len() != len(got.Events) {
@@ -119,12 +119,9 @@ func TestFollowed(t *testing.T) {
 		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit,
 			Total: gpu.Default().Memory}).Finish(s.Run.Log)
 		must.OK(t, err)
-		whole, err := caching.Replay(s.Timeline(), caching.Config{Limit: c.step.MemoryLimit, Total: gpu.Default().Memory})
-		must.OK(t, err)
-		if followed := came(s.Replay); !reflect.DeepEqual(followed, came(again)) ||
-			!reflect.DeepEqual(followed, came(whole)) {
-			t.Errorf("%s under %+v: followed %+v\nreplayed %+v\nwritten out %+v", c.model, c.step, s.Replay.PeakAllocated,
-				again.PeakAllocated, whole.PeakAllocated)
+		if !reflect.DeepEqual(came(s.Replay), came(again)) {
+			t.Errorf("%s under %+v: followed %+v\nreplayed %+v", c.model, c.step, s.Replay.PeakAllocated,
+				again.PeakAllocated)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestOn(t *testing.T) {
 				calls++
 			}
 		}
-		peak, _ := run.Log.Timeline().Peak()
+		peak, _ := run.Log.Source().Peak()
 		if calls != want.calls || len(on.Events) != want.events || peak != want.bytes || on.GPUs != 0 {
 			t.Errorf("GPU %d has %d calls, %d events and %d bytes, want %+v", i, calls, len(on.Events), peak, want)
 		}

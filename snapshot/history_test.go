@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -200,11 +201,12 @@ func TestCategoriesOfTwoRecordings(t *testing.T) {
 	}
 	part, err := short.Play(0)
 	must.OK(t, err)
-	if !part.History.Exact || len(part.Timeline.Events) < 1000 {
-		t.Fatalf("%d events, %q", len(part.Timeline.Events), part.History.Doubts)
+	if !part.History.Exact || part.Log.Len() < 1000 {
+		t.Fatalf("%d events, %q", part.Log.Len(), part.History.Doubts)
 	}
-	for i, e := range part.Timeline.Events {
-		if w := whole.Timeline.Events[i]; e != w || part.Number[i] != whole.Number[i] {
+	all := slices.Collect(whole.Log.Events)
+	for i, e := range part.Log.Source().Each {
+		if w := all[i]; e != w || part.Number[i] != whole.Number[i] {
 			t.Fatalf("event %d is %+v in one, %+v in the other", i, e, w)
 		}
 	}

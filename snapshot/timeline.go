@@ -6,82 +6,66 @@ import (
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
-// Timeline turns the trace of a device into the timeline that estimates are made
-// of, so that both can be replayed, drawn and compared alike. What was in use
-// before the trace began comes first, while loading.
-//
-// A recording says neither phases nor categories. Phases follow from the stacks:
-// frames of torch.optim, of a backward call or of the autograd thread; without
-// stacks everything after loading is "forward". An event's own category counts
-// where it has one; else it follows from when the memory was taken and given
-// back (see infer).
-func (s *Snapshot) Timeline(device int) (*timeline.Timeline, error) {
-	p, err := s.Play(device)
-	if err != nil {
-		return nil, err
-	}
-	p.Infer()
-	return p.Timeline, nil
-}
+// Infer gives the allocations the categories that their life suggests, where the file says none.
+func (p *Played) Infer() { infer(p.Log, p.said) }
 
-// Infer gives the timeline's allocations the categories that their life suggests, where the file says none.
-func (p *Played) Infer() { infer(p.Timeline, p.said) }
-
-// A Played is a recording as a timeline, with what the recording knows beyond it.
+// A Played is a recording as requests to an allocator, with what the recording knows beyond them.
 type Played struct {
-	History  *History
-	Timeline *timeline.Timeline
-	Number   []int32 // by event of the timeline: the event of the trace, or -1, before it begins
-	Blocks   []Live  // by block of the timeline
-	said     []bool  // by block: the file says its category
+	History *History
+	Log     *timeline.Log
+	Number  []int32 // by event of the log: the event of the trace, or -1, before it begins
+	Blocks  []Live  // by block of the log
+	said    []bool  // by block: the file says its category
 }
 
-// Play turns the trace of a device into a timeline. Other than Timeline it tells
-// categories from who made an allocation alone: what forward made is an
-// activation, what backward made a gradient and what an optimizer made its state,
-// however long it lives. So the same tensors of two recordings have the same.
+// Play turns the trace of a device into requests such as estimates are made of, so that both can be replayed, drawn and
+// compared alike. What was in use before the trace began comes first, while loading.
+//
+// A recording says neither phases nor categories. Phases follow from the stacks: frames of torch.optim, of a backward
+// call or of the autograd thread; without stacks everything after loading is "forward". An event's own category counts
+// where it has one; else what forward made is an activation, what backward made a gradient and what an optimizer made
+// its state, however long it lives, so that the same tensors of two recordings have the same. Infer tells more.
 func (s *Snapshot) Play(device int) (*Played, error) {
 	var sizes []int64 // of the blocks, in the order of their allocations
 	h, err := s.history(device, func(size int64) { sizes = append(sizes, size) })
 	if err != nil {
 		return nil, err
 	}
-	out := &Played{History: h}
-	c := &converter{s: s, layers: map[StackID]int32{}, names: map[string]int32{}, phases: map[StackID]timeline.Phase{}}
-	t := s.Trace(device)
+	l := new(timeline.Log)
+	out := &Played{History: h, Log: l}
+	c := &converter{s: s, log: l, layers: map[StackID]int32{}, names: map[string]int32{},
+		phases: map[StackID]timeline.Phase{}}
 	live := make(map[int64]int32, len(h.Before))
-	c.b.Grow(len(h.Before) + t.Len())
-	for _, l := range h.Before {
-		// Without a stack nobody knows what it is for.
-		c.b.SetLayer(timeline.NoLayer)
-		if len(s.Stack(l.Stack)) > 0 {
-			c.b.SetLayer(c.layer(l.Stack))
+	for _, b := range h.Before {
+		layer := int32(timeline.NoLayer) // without a stack nobody knows what it is for
+		if len(s.Stack(b.Stack)) > 0 {
+			layer = c.layer(b.Stack)
 		}
-		live[l.Addr] = c.b.Alloc(timeline.Unknown, l.Requested)
-		c.said = append(c.said, false)
-		out.Blocks = append(out.Blocks, l)
+		live[b.Addr] = l.Alloc(timeline.Request{Bytes: b.Requested, Layer: layer, Category: timeline.Unknown}, 0)
+		out.said = append(out.said, false)
+		out.Blocks = append(out.Blocks, b)
 	}
 	number := func(i int) {
-		for len(out.Number) < c.b.Len() {
+		for len(out.Number) < l.Len() {
 			out.Number = append(out.Number, int32(i))
 		}
 	}
 	number(-1)
-	for i, e := range t.All() {
+	for i, e := range s.Trace(device).All() {
 		switch e.Action {
 		case Alloc:
 			c.phase(e)
-			c.b.SetLayer(c.layer(e.Stack))
-			c.b.SetStream(uint8(min(e.Stream, 255)))
+			layer := c.layer(e.Stack)
 			if old, ok := live[e.Addr]; ok {
-				c.b.Free(old, out.Blocks[old].Requested)
+				l.Free(old, layer)
 			}
 			category, said := c.category(e)
 			if !said {
 				category = madeBy[c.now]
 			}
-			live[e.Addr] = c.b.Alloc(category, e.Size)
-			c.said = append(c.said, said)
+			live[e.Addr] = l.Alloc(timeline.Request{Bytes: e.Size, Layer: layer, Category: category,
+				Stream: uint8(min(e.Stream, 255))}, 0)
+			out.said = append(out.said, said)
 			out.Blocks = append(out.Blocks, Live{Addr: e.Addr, Size: sizes[0], Requested: e.Size, Stream: s.Streams[e.Stream],
 				Stack: e.Stack, Event: i})
 			sizes = sizes[1:]
@@ -91,14 +75,11 @@ func (s *Snapshot) Play(device int) (*Played, error) {
 				break // the second half of a free, or one that nothing allocated
 			}
 			c.phase(e)
-			c.b.SetLayer(c.layer(e.Stack))
-			c.b.SetStream(uint8(min(e.Stream, 255)))
-			c.b.Free(block, out.Blocks[block].Requested)
+			l.Free(block, c.layer(e.Stack))
 			delete(live, e.Addr)
 		}
 		number(i)
 	}
-	out.Timeline, out.said = c.b.Timeline(), c.said
 	return out, nil
 }
 
@@ -110,11 +91,10 @@ var madeBy = [timeline.NumPhases]timeline.Category{
 
 type converter struct {
 	s      *Snapshot
-	b      timeline.Builder
+	log    *timeline.Log
 	layers map[StackID]int32
 	names  map[string]int32
 	phases map[StackID]timeline.Phase
-	said   []bool // by block: the file says its category
 	now    timeline.Phase
 	step   int32
 }
@@ -128,7 +108,8 @@ func (c *converter) layer(id StackID) int32 {
 		name := c.s.Site(id)
 		var ok bool
 		if l, ok = c.names[name]; !ok {
-			l = c.b.AddLayer(name)
+			l = int32(len(c.log.Layers))
+			c.log.Layers = append(c.log.Layers, name)
 			c.names[name] = l
 		}
 	}
@@ -175,7 +156,7 @@ func (c *converter) phase(e *Event) {
 		}
 	}
 	c.now = p
-	c.b.Mark(c.step, p)
+	c.log.Mark(c.step, p)
 }
 
 // phaseOf tells the phase from the functions on a stack.
@@ -217,43 +198,39 @@ func (s *Snapshot) phaseOf(id StackID) timeline.Phase {
 // made and keeps is its state, what backward made and somebody later gives back
 // is a gradient, what forward made and backward gives back is an activation, and
 // what ends in the phase that made it is temporary.
-func infer(t *timeline.Timeline, said []bool) {
-	made := make([]int32, t.Blocks)
-	freed := make([]int32, t.Blocks)
-	for i := range freed {
-		freed[i] = -1
+func infer(l *timeline.Log, said []bool) {
+	type moment struct {
+		phase timeline.Phase
+		step  int32
+		is    bool
 	}
-	for i := range t.Events {
-		switch e := &t.Events[i]; e.Kind {
+	made, freed := make([]moment, l.Blocks()), make([]moment, l.Blocks())
+	for e := range l.Events {
+		switch e.Kind {
 		case timeline.Alloc:
-			made[e.Block] = int32(i)
+			made[e.Block] = moment{e.Phase, e.Step, true}
 		case timeline.Free:
-			freed[e.Block] = int32(i)
+			freed[e.Block] = moment{e.Phase, e.Step, true}
 		}
 	}
-	for b := range made {
-		e := &t.Events[made[b]]
+	for b, at := range made {
 		if said[b] {
 			continue
 		}
-		e.Category = timeline.Unknown
-		var end *timeline.Event
-		if freed[b] >= 0 {
-			end = &t.Events[freed[b]]
-		}
-		same := end != nil && end.Phase == e.Phase && end.Step == e.Step
+		category, end := timeline.Unknown, freed[b]
 		switch {
-		case e.Phase == timeline.Load && e.Layer != timeline.NoLayer && end == nil:
-			e.Category = timeline.Parameter
-		case e.Phase == timeline.Optimizer && end == nil:
-			e.Category = timeline.OptimizerState
-		case same:
-			e.Category = timeline.Temporary
-		case e.Phase == timeline.Backward && end != nil:
-			e.Category = timeline.Gradient
-		case (e.Phase == timeline.Forward || e.Phase == timeline.Loss) && end != nil &&
-			(end.Phase == timeline.Backward || end.Phase == timeline.Loss):
-			e.Category = timeline.Activation
+		case at.phase == timeline.Load && l.Of(int32(b)).Layer != timeline.NoLayer && !end.is:
+			category = timeline.Parameter
+		case at.phase == timeline.Optimizer && !end.is:
+			category = timeline.OptimizerState
+		case at == end:
+			category = timeline.Temporary
+		case at.phase == timeline.Backward && end.is:
+			category = timeline.Gradient
+		case (at.phase == timeline.Forward || at.phase == timeline.Loss) && end.is &&
+			(end.phase == timeline.Backward || end.phase == timeline.Loss):
+			category = timeline.Activation
 		}
+		l.SetCategory(int32(b), category)
 	}
 }

@@ -63,10 +63,10 @@ func TestViewersAgree(t *testing.T) {
 
 		p, err := s.Play(0)
 		must.OK(t, err)
-		peak, _ := p.Timeline.Peak()
+		peak, _ := p.Log.Source().Peak()
 		eq("the peak of what was asked for", peak, want.Active.MaxSize)
 		eq("the peak of what was asked for, in figures", p.History.Requested.Bytes, want.Active.MaxSize)
-		eq("allocations", int64(p.Timeline.Blocks), int64(want.Active.Elements))
+		eq("allocations", int64(p.Log.Blocks()), int64(want.Active.Elements))
 		if f.Expandable.Count == 0 { // the viewer does not follow what expandable segments map
 			eq("the peak of what was reserved", p.History.Reserved.Bytes, want.Segments.MaxSize)
 		}

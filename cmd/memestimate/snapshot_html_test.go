@@ -22,11 +22,12 @@ func TestPredictedRun(t *testing.T) {
 	}
 	s, err := readSnapshot(&env{}, pickle("resnet50_seed"))
 	must.OK(t, err)
-	tl, err := s.Timeline(0)
+	p, err := s.Play(0)
 	must.OK(t, err)
-	r, err := caching.Replay(tl, caching.Config{})
+	p.Infer()
+	r, err := caching.NewReplayer(caching.Config{}).Finish(p.Log)
 	must.OK(t, err)
-	run := page.Predicted("predicted", tl.Source(), r, nil)
+	run := page.Predicted("predicted", p.Log.Source(), r, nil)
 	var most, segments, used int64
 	for _, l := range run.Levels {
 		most = max(most, l.Bytes)

@@ -151,46 +151,43 @@ func (b *tab) shot(t testing.TB, name string) {
 }
 
 // steps is a made-up training run of so many layers and steps.
-func steps(layers, n int, name func(i int) string) *timeline.Timeline {
-	var b timeline.Builder
-	params := make([]int32, layers)
-	for i := range layers {
-		b.AddLayer(name(i))
+func steps(layers, n int, name func(i int) string) *timeline.Log {
+	l := new(timeline.Log)
+	alloc := func(c timeline.Category, layer int, bytes int64) int32 {
+		return l.Alloc(timeline.Request{Bytes: bytes, Layer: int32(layer), Category: c}, 0)
 	}
+	grads := make([]int32, layers)
 	for i := range layers {
-		b.SetLayer(int32(i))
-		b.Alloc(timeline.Parameter, int64(1+i%7)<<20)
+		l.Layers = append(l.Layers, name(i))
+		alloc(timeline.Parameter, i, int64(1+i%7)<<20)
 	}
 	for s := 1; s <= n; s++ {
-		b.Mark(int32(s), timeline.Forward)
+		l.Mark(int32(s), timeline.Forward)
 		acts := make([]int32, layers)
 		for i := range layers {
-			b.SetLayer(int32(i))
-			w := b.Alloc(timeline.Workspace, 3<<20)
-			acts[i] = b.Alloc(timeline.Activation, int64(8-i%5)<<20)
-			b.Free(w, 3<<20)
+			w := alloc(timeline.Workspace, i, 3<<20)
+			acts[i] = alloc(timeline.Activation, i, int64(8-i%5)<<20)
+			l.Free(w, int32(i))
 		}
-		b.Mark(int32(s), timeline.Backward)
+		l.Mark(int32(s), timeline.Backward)
 		for i := layers - 1; i >= 0; i-- {
-			b.SetLayer(int32(i))
-			params[i] = b.Alloc(timeline.Gradient, int64(1+i%7)<<20)
-			b.Free(acts[i], int64(8-i%5)<<20)
+			grads[i] = alloc(timeline.Gradient, i, int64(1+i%7)<<20)
+			l.Free(acts[i], int32(i))
 		}
-		b.Mark(int32(s), timeline.Optimizer)
+		l.Mark(int32(s), timeline.Optimizer)
 		for i := range layers {
-			b.SetLayer(int32(i))
-			b.Free(params[i], int64(1+i%7)<<20)
+			l.Free(grads[i], int32(i))
 		}
 	}
-	return b.Timeline()
+	return l
 }
 
 func plain(i int) string { return fmt.Sprintf("block%d.conv", i) }
 
-func samplePage(t *timeline.Timeline) *Page {
-	bytes, _ := t.Peak()
+func samplePage(l *timeline.Log) *Page {
+	bytes, _ := l.Source().Peak()
 	return &Page{Title: "sample", Facts: []Fact{{Name: "Peak", Value: report.Size(bytes)}},
-		Runs: []Run{{Name: "predicted", Timeline: t.Source(), Allocated: bytes, Reserved: bytes + 20<<20,
+		Runs: []Run{{Name: "predicted", Timeline: l.Source(), Allocated: bytes, Reserved: bytes + 20<<20,
 			Levels: []Level{{0, 20 << 20}, {10, 100 << 20}, {40, bytes + 20<<20}},
 			Segments: []Segment{{1 << 30, 20 << 20, "large", []Block{{12 << 20, true, "block1.conv"}, {8 << 20, false, ""}}},
 				{1 << 31, 2 << 20, "small", []Block{{1 << 20, false, ""}, {1 << 20, true, ""}}}}}}}

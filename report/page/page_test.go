@@ -23,8 +23,8 @@ func TestPage(t *testing.T) {
 	// The browser's sums are those of the timeline.
 	rows := eval[string](t, b, `[...document.querySelectorAll("#breakdown tbody tr")].map(r => r.cells[0].textContent + `+
 		`" " + r.cells[1].textContent).join(", ")`)
-	_, at := tl.Peak()
-	by := tl.ByCategory(at)
+	_, at := tl.Source().Peak()
+	by := tl.Source().ByCategory(at)
 	if want := fmt.Sprintf("activations %s, parameters %s, gradients %s", report.Size(by[timeline.Activation]),
 		report.Size(by[timeline.Parameter]), report.Size(by[timeline.Gradient])); rows != want {
 		t.Errorf("breakdown %q, wanted %q", rows, want)
@@ -191,7 +191,7 @@ func TestHostileNames(t *testing.T) {
 // answerable for. On a machine that has nothing else to do that is the time one waits.
 func TestManyEvents(t *testing.T) {
 	tl := steps(500, 40, plain)
-	if n := len(tl.Events); n < 100_000 {
+	if n := tl.Len(); n < 100_000 {
 		t.Fatalf("only %d events", n)
 	}
 	const zooms = 11
@@ -204,7 +204,7 @@ func TestManyEvents(t *testing.T) {
 		`requestAnimationFrame(() => r(performance.now() - t0)))) })()`, chromedp.EvalAwaitPromise)
 	step := (b.work(t) - loaded) / zooms
 	t.Logf("%d events: loaded and drawn in %.0f ms of the processor's time, %.0f ms in all; %.1f ms a step of "+
-		"zoom, %.1f ms in all", len(tl.Events), loaded, waited, step, took/zooms)
+		"zoom, %.1f ms in all", tl.Len(), loaded, waited, step, took/zooms)
 	if loaded < 50 || loaded > 2000 {
 		t.Errorf("%.0f ms to load and draw, wanted 2000 at most, and that it was measured", loaded)
 	}

@@ -65,7 +65,7 @@ func TestOutOfMemory(t *testing.T) {
 	b := open(t, p, 1200, 900)
 	text := func(id string) string { return eval[string](t, b, `document.getElementById("`+id+`").textContent`) }
 	live := int64(0)
-	for _, n := range sim.Timeline().ByCategory(sim.Replay.OOMEvent - 1) {
+	for _, n := range sim.Run.Log.Source().ByCategory(sim.Replay.OOMEvent - 1) {
 		live += n
 	}
 	want := fmt.Sprintf("%s live, %s reserved", report.Size(live), report.Size(sim.Replay.OOM.Reserved))

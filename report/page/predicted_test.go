@@ -29,7 +29,7 @@ func TestLeftOut(t *testing.T) {
 		l.Release(timeline.NoLayer)
 		take(unit/2, 0)
 		for room, want := range map[int64]int32{2 * unit: 2, 6 * unit: 3} {
-			r, err := caching.Replay(l.Timeline(), caching.Config{Limit: room, Room: room})
+			r, err := caching.NewReplayer(caching.Config{Limit: room, Room: room}).Finish(l)
 			must.OK(t, err)
 			run := Predicted("predicted", l.Source(), r, nil)
 			if err := run.Timeline.Check(); err != nil || run.Timeline.Blocks != want {
@@ -77,7 +77,7 @@ func TestModels(t *testing.T) {
 		sim, err := bound.Simulate(estimate.Step{Record: true})
 		must.OK(t, err)
 		run := Predicted("predicted", sim.Run.Log.Source(), sim.Replay, nil)
-		requested, _ := sim.Timeline().Peak()
+		requested, _ := sim.Run.Log.Source().Peak()
 		b := open(t, &Page{Title: name, Facts: []Fact{{Name: "Peak allocated", Value: report.Size(run.Allocated)}},
 			Runs: []Run{run}},
 			1400, 1000)

@@ -20,7 +20,7 @@ func Recorded(s *snapshot.Snapshot, device int) (*Run, error) {
 		return nil, err
 	}
 	h := p.History
-	r := &Run{Timeline: p.Timeline.Source(), Allocated: h.Allocated.Bytes, Reserved: h.Reserved.Bytes, Inferred: true}
+	r := &Run{Timeline: p.Log.Source(), Allocated: h.Allocated.Bytes, Reserved: h.Reserved.Bytes, Inferred: true}
 	trace := s.Trace(device)
 	t := &Trace{Events: trace.Len(), Number: p.Number, Blocks: make([]TraceBlock, len(p.Blocks))}
 	stacks := map[snapshot.StackID]int32{}

@@ -14,13 +14,12 @@ import (
 // recorded is a timeline as a recording of it would be: events of segments and
 // the second halves of frees in between, two allocations from before it, and an
 // allocation that failed at the end.
-func recorded(t *timeline.Timeline, before int) *Trace {
+func recorded(l *timeline.Log, before int) *Trace {
 	x := &Trace{Frames: []string{"u/net.py:7:forward", "u/train.py:3:<module>"}, Stacks: [][]int32{{0, 1}}}
 	addr := int64(1 << 32)
 	next := 0
 	allocs := 0
-	for i := range t.Events {
-		e := &t.Events[i]
+	for e := range l.Events {
 		switch {
 		case e.Kind == timeline.Alloc && allocs < before:
 			x.Number = append(x.Number, -1)
@@ -149,13 +148,12 @@ func TestTrace(t *testing.T) {
 
 // The last event is as wide as the others: a run that ends at its peak shows it.
 func TestLastEvent(t *testing.T) {
-	var bl timeline.Builder
-	bl.Mark(1, timeline.Forward)
+	l := new(timeline.Log)
+	l.Mark(1, timeline.Forward)
 	for range 3 {
-		bl.Alloc(timeline.Activation, 100<<20)
+		l.Alloc(timeline.Request{Bytes: 100 << 20, Layer: timeline.NoLayer, Category: timeline.Activation}, 0)
 	}
-	tl := bl.Timeline()
-	b := open(t, samplePage(tl), 1280, 900)
+	b := open(t, samplePage(l), 1280, 900)
 	got := eval[string](t, b, `(() => { const u = document.querySelector(".u-over").getBoundingClientRect(); return `+
 		`String(u.width) })()`)
 	b.do(t, chromedp.MouseEvent("mouseMoved", 1280-60, eval[float64](t, b,

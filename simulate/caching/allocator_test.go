@@ -229,23 +229,23 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestReplaySpans(t *testing.T) {
-	var b timeline.Builder
-	w := b.Alloc(timeline.Parameter, 1000)
-	b.Mark(1, timeline.Forward)
-	x := b.Alloc(timeline.Activation, 3<<20)
-	b.Mark(1, timeline.Backward)
-	b.Free(x, 3<<20)
-	b.Mark(2, timeline.Forward)
-	b.Alloc(timeline.Activation, 50<<20)
-	b.Free(w, 1000)
-	tl := b.Timeline()
-	r, err := Replay(tl, Config{})
+	l := new(timeline.Log)
+	l.Mark(0, timeline.Load)
+	w := l.Alloc(timeline.Request{Bytes: 1000, Category: timeline.Parameter}, 0)
+	l.Mark(1, timeline.Forward)
+	x := l.Alloc(timeline.Request{Bytes: 3 << 20, Category: timeline.Activation}, 0)
+	l.Mark(1, timeline.Backward)
+	l.Free(x, 0)
+	l.Mark(2, timeline.Forward)
+	l.Alloc(timeline.Request{Bytes: 50 << 20, Category: timeline.Activation}, 0)
+	l.Free(w, 0)
+	r, err := NewReplayer(Config{}).Finish(l)
 	must.OK(t, err)
 	if len(r.Spans) != 4 || r.Spans[2].Phase != timeline.Backward || r.Spans[2].PeakAllocated.Allocated != 3<<20+1024 ||
 		r.Spans[2].End.Allocated != 1024 {
 		t.Errorf("spans %+v", r.Spans)
 	}
-	if r.PeakAllocated.Event != 6 || r.PeakAllocated.Allocated != 50<<20+1024 ||
+	if r.PeakAllocated.Event != 7 || r.PeakAllocated.Allocated != 50<<20+1024 ||
 		r.PeakAllocated.Requested != 50<<20+1000 || r.PeakReserved.Reserved != 72<<20 {
 		t.Errorf("peaks %+v %+v", r.PeakAllocated, r.PeakReserved)
 	}
@@ -253,14 +253,11 @@ func TestReplaySpans(t *testing.T) {
 	for e := range r.Trace() {
 		last = *e
 	}
-	if last.Event != 7 || last.Action != FreeCompleted {
+	if last.Event != 8 || last.Action != FreeCompleted {
 		t.Errorf("last line of the trace %+v", last)
 	}
-	r, err = Replay(tl, Config{Capacity: 30 << 20})
-	if err != nil || r.OOM == nil || r.OOMEvent != 6 || r.End.Allocated != 1024 {
+	r, err = NewReplayer(Config{Capacity: 30 << 20}).Finish(l)
+	if err != nil || r.OOM == nil || r.OOMEvent != 7 || r.End.Allocated != 1024 {
 		t.Errorf("with 30 MiB: %+v, %v", r, err)
-	}
-	if _, err := Replay(&timeline.Timeline{Blocks: 1}, Config{}); err == nil {
-		t.Error("a broken timeline was replayed")
 	}
 }

@@ -87,11 +87,11 @@ func TestReplayAllocations(t *testing.T) {
 	testfile.JSON(t, "testdata/traces/resnet50.train.json.gz", &events)
 	tl, _ := toTimeline(t, events)
 	n := testing.AllocsPerRun(5, func() {
-		if _, err := Replay(tl, Config{}); err != nil {
+		if _, err := NewReplayer(Config{}).Finish(tl); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if per := n / float64(len(tl.Events)); per > 0.04 {
-		t.Errorf("%.0f allocations for %d events, want less than one in twenty-five", n, len(tl.Events))
+	if per := n / float64(tl.Len()); per > 0.04 {
+		t.Errorf("%.0f allocations for %d events, want less than one in twenty-five", n, tl.Len())
 	}
 }

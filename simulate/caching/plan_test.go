@@ -12,24 +12,23 @@ import (
 // for good, and that all others still end the run.
 func TestReplayDropsPlans(t *testing.T) {
 	const unit = 100 << 20
-	var events []timeline.Event
-	blocks := int32(0)
-	alloc := func(bytes int64, plan int32) int32 {
-		events = append(events, timeline.Event{Kind: timeline.Alloc, Layer: timeline.NoLayer, Block: blocks, Bytes: bytes,
-			Plan: plan})
-		blocks++
-		return blocks - 1
+	run := func(plans bool) *timeline.Log {
+		l := new(timeline.Log)
+		alloc := func(bytes int64, plan int32) int32 {
+			if !plans {
+				plan = 0
+			}
+			return l.Alloc(timeline.Request{Bytes: bytes, Layer: timeline.NoLayer}, plan)
+		}
+		free := func(b int32) { l.Free(b, timeline.NoLayer) }
+		alloc(2*unit, 0)
+		free(alloc(4*unit, 7)) // does not fit
+		free(alloc(unit, 8))   // fits
+		free(alloc(unit, 7))   // would fit, but the plan was given up
+		free(alloc(4*unit, 9))
+		return l
 	}
-	free := func(b int32) {
-		events = append(events, timeline.Event{Kind: timeline.Free, Layer: timeline.NoLayer, Block: b})
-	}
-	alloc(2*unit, 0)
-	free(alloc(4*unit, 7)) // does not fit
-	free(alloc(unit, 8))   // fits
-	free(alloc(unit, 7))   // would fit, but the plan was given up
-	free(alloc(4*unit, 9))
-	tl := &timeline.Timeline{Events: events, Blocks: blocks}
-	r, err := Replay(tl, Config{Limit: 5 * unit})
+	r, err := NewReplayer(Config{Limit: 5 * unit}).Finish(run(true))
 	must.OK(t, err)
 	if r.OOM != nil || !slices.Equal(r.Dropped, []int32{7, 9}) {
 		t.Errorf("out of memory %v, dropped %v, want plans 7 and 9 dropped", r.OOM, r.Dropped)
@@ -38,10 +37,7 @@ func TestReplayDropsPlans(t *testing.T) {
 		t.Errorf("allocated %d, %d retries, %d failures, want %d, 2 and 2", r.PeakAllocated.Allocated, r.Stats.AllocRetries,
 			r.Stats.OOMs, 3*unit)
 	}
-	for i := range tl.Events {
-		tl.Events[i].Plan = 0
-	}
-	if r, err = Replay(tl, Config{Limit: 5 * unit}); err != nil {
+	if r, err = NewReplayer(Config{Limit: 5 * unit}).Finish(run(false)); err != nil {
 		t.Fatal(err)
 	}
 	if r.OOM == nil || r.OOMEvent != 1 || len(r.Dropped) != 0 {
@@ -68,7 +64,7 @@ func TestReplaySearches(t *testing.T) {
 	give(kept)
 	for limit, want := range map[int64]int{0: 1, 5 * unit: 1, 4 * unit: 2} {
 		cfg := Config{Room: 5 * unit, Limit: limit}
-		r, err := Replay(l.Timeline(), cfg)
+		r, err := NewReplayer(cfg).Finish(l)
 		must.OK(t, err)
 		var taken []int64
 		for e := range r.Trace() {
@@ -90,26 +86,25 @@ func TestReplaySearches(t *testing.T) {
 // TestReplayOtherWorkspaces checks that requests with a plan take the size that is given for it, and no others do.
 func TestReplayOtherWorkspaces(t *testing.T) {
 	const unit = 100 << 20
-	tl := &timeline.Timeline{Blocks: 4}
-	for b, plan := range []int32{0, 1, 2, 3} {
-		tl.Events = append(tl.Events, timeline.Event{Kind: timeline.Alloc, Layer: timeline.NoLayer, Block: int32(b),
-			Bytes: unit, Plan: plan})
+	l := new(timeline.Log)
+	for plan := range int32(4) {
+		l.Alloc(timeline.Request{Bytes: unit, Layer: timeline.NoLayer}, plan)
 	}
 	for b := range int32(4) {
-		tl.Events = append(tl.Events, timeline.Event{Kind: timeline.Free, Layer: timeline.NoLayer, Block: b})
+		l.Free(b, timeline.NoLayer)
 	}
 	for _, c := range []struct {
 		workspaces []int64
 		want       int64
 	}{{nil, 4 * unit}, {[]int64{5 * unit}, 8 * unit}, {[]int64{0, 2 * unit}, 4 * unit}, {[]int64{0, 0, 0}, unit}} {
-		r, err := Replay(tl, Config{Workspaces: c.workspaces})
+		r, err := NewReplayer(Config{Workspaces: c.workspaces}).Finish(l)
 		must.OK(t, err)
 		if r.PeakAllocated.Allocated != c.want || r.End.Allocated != 0 {
 			t.Errorf("%v: %d allocated, want %d; %d at the end", c.workspaces, r.PeakAllocated.Allocated, c.want,
 				r.End.Allocated)
 		}
 	}
-	if _, err := Replay(tl, Config{Workspaces: []int64{maxRequest + 1}}); err == nil {
+	if _, err := NewReplayer(Config{Workspaces: []int64{maxRequest + 1}}).Finish(l); err == nil {
 		t.Error("a workspace that no memory holds is accepted")
 	}
 }

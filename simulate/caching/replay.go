@@ -28,7 +28,7 @@ type Span struct {
 	PeakAllocated, PeakReserved Moment
 }
 
-// A Result is what replaying a timeline came to.
+// A Result is what replaying a run came to. Running out of memory is a result, not an error.
 type Result struct {
 	PeakAllocated Moment // where memory_allocated is first largest
 	PeakReserved  Moment // where memory_reserved is first largest
@@ -59,38 +59,8 @@ type Result struct {
 	again func(*Replayer) // replays the same run
 }
 
-// Replay runs a timeline through an allocator. Running out of memory is a result,
-// not an error; a timeline that breaks its own rules is an error. A request that can be done without
-// is left out when there is no memory for it, after the allocator has given its cached blocks back in vain.
-func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
-	if err := t.Check(); err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	p := NewReplayer(cfg)
-	p.r.again = func(p *Replayer) { p.replay(t) }
-	p.replay(t)
-	return p.result()
-}
-
-func (p *Replayer) replay(t *timeline.Timeline) {
-	for i := range t.Events {
-		e := &t.Events[i]
-		p.enter(e.Step, e.Phase)
-		switch e.Kind {
-		case timeline.Alloc:
-			p.alloc(e.Bytes, e.Stream, e.Plan)
-		case timeline.Free:
-			p.free(e.Block)
-		case timeline.Release:
-			p.a.EmptyCache()
-		}
-		if p.done(); p.stopped() {
-			return
-		}
-	}
-}
-
-// A Replayer replays a simulated run while it is still being written.
+// A Replayer replays a run, a simulated one while it is still being written. A request that can be done without is left
+// out when there is no memory for it, after the allocator has given its cached blocks back in vain.
 type Replayer struct {
 	a       *Allocator
 	r       *Result

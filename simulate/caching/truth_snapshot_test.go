@@ -81,10 +81,9 @@ func TestSnapshotStats(t *testing.T) {
 			cfg.Total = 150109880320
 			cfg.Options.MemoryFraction = 0.01
 			last := s.Trace[slices.IndexFunc(s.Trace, func(e truthEvent) bool { return e.action == "oom" })]
-			tl.Events = append(tl.Events, timeline.Event{Block: tl.Blocks, Layer: timeline.NoLayer, Bytes: last.bytes})
-			tl.Blocks++
+			tl.Alloc(timeline.Request{Bytes: last.bytes, Layer: timeline.NoLayer}, 0)
 		}
-		r, err := Replay(tl, cfg)
+		r, err := NewReplayer(cfg).Finish(tl)
 		must.OK(t, err)
 		if name == "mem_track_4_freed" {
 			r.Allocator.EmptyCache()
@@ -93,7 +92,7 @@ func TestSnapshotStats(t *testing.T) {
 		compareStats(t, name, &r.Stats, s.Stats)
 		compareSegments(t, name, r.Allocator, s)
 		if name == "oom" {
-			if r.OOM == nil || r.OOMEvent != len(tl.Events)-1 {
+			if r.OOM == nil || r.OOMEvent != tl.Len()-1 {
 				t.Fatalf("the run survived, or died at event %d", r.OOMEvent)
 			}
 			for _, part := range strings.SplitAfter(r.OOM.Error(), ". ") {

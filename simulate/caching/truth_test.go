@@ -24,27 +24,27 @@ func (e *truthEvent) UnmarshalJSON(data []byte) error {
 
 // toTimeline turns a recorded history into requests, and lists the segments the
 // real allocator got for them.
-func toTimeline(t testing.TB, events []truthEvent) (*timeline.Timeline, []truthEvent) {
+func toTimeline(t testing.TB, events []truthEvent) (*timeline.Log, []truthEvent) {
 	t.Helper()
-	var b timeline.Builder
+	l := new(timeline.Log)
 	var segments []truthEvent
 	live := map[int64]int32{}
 	for i, e := range events {
 		switch e.action {
 		case "alloc":
-			live[e.address] = b.Alloc(timeline.Unknown, e.bytes)
+			live[e.address] = l.Alloc(timeline.Request{Bytes: e.bytes, Layer: timeline.NoLayer}, 0)
 		case "free_completed":
 			block, ok := live[e.address]
 			if !ok {
 				t.Fatalf("event %d frees %#x, which is not live", i, e.address)
 			}
-			b.Free(block, e.bytes)
+			l.Free(block, timeline.NoLayer)
 			delete(live, e.address)
 		case "segment_alloc":
 			segments = append(segments, e)
 		}
 	}
-	return b.Timeline(), segments
+	return l, segments
 }
 
 // given returns the addresses of a recorded run, and complains about other sizes.
@@ -93,7 +93,7 @@ func TestTraces(t *testing.T) {
 		tl, segments := toTimeline(t, events)
 		var trace []TraceEntry
 		told := func(e TraceEntry) { trace = append(trace, e) }
-		r, err := Replay(tl, Config{Address: given(t, segments), Told: told})
+		r, err := NewReplayer(Config{Address: given(t, segments), Told: told}).Finish(tl)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -108,7 +108,7 @@ func TestTraces(t *testing.T) {
 		// Not the peaks alone: every block lies where the real one lay.
 		compareTraces(t, name, trace, events)
 
-		r, err = Replay(tl, Config{})
+		r, err = NewReplayer(Config{}).Finish(tl)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

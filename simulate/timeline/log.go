@@ -314,13 +314,15 @@ func (l *Log) Events(yield func(Event) bool) {
 			e := Event{Kind: entry.Kind()}
 			switch e.Kind {
 			case Alloc:
-				r := l.Of(block)
-				e.Category, e.Layer, e.Block, e.Bytes, e.Plan, e.Stream = r.Category, r.Layer, block, r.Bytes, l.Plan(block),
-					r.Stream
+				k := l.blocks.At(int(l.First(block)))
+				e.Category, e.Layer, e.Block, e.Bytes, e.Stream = k.category(), k.layer(), block, entry.Bytes(), entry.Stream()
+				if len(l.plans) > 0 {
+					e.Plan = l.Plan(block)
+				}
 				block++
 			case Free:
 				e.Layer, e.Block = entry.layer(), s.Block(entry)
-				e.Bytes = l.Of(e.Block).Bytes
+				e.Bytes = l.entries.At(int(l.blocks.At(int(l.First(e.Block))).alloc)).Bytes()
 			case Mark:
 				phase, step = entry.Phase(), entry.Step()+s.Later
 				e.Layer = NoLayer

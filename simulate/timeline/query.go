@@ -5,13 +5,10 @@ import (
 	"iter"
 )
 
-// Check says whether the timeline keeps its own rules: blocks are numbered in
+// Check says whether the events keep their own rules: blocks are numbered in
 // the order of their Alloc, every Free names a block that is live, no size is
 // negative, phases, categories and layers exist. The error names the first event
 // that does not.
-func (t *Timeline) Check() error { return t.Source().Check() }
-
-// Check is Timeline.Check.
 func (s *Source) Check() error {
 	if s.Blocks < 0 || int64(s.Blocks) > int64(s.Len) {
 		return fmt.Errorf("timeline: %d blocks, wanted 0 to the number of events, %d", s.Blocks, s.Len)
@@ -66,9 +63,6 @@ func (s *Source) Check() error {
 // Peak returns the largest sum of live bytes, as requested, and the index of the
 // event that first reaches it: -1 when nothing is ever allocated. What the
 // allocator makes of it, with its rounding, is larger.
-func (t *Timeline) Peak() (bytes int64, event int) { return t.Source().Peak() }
-
-// Peak is Timeline.Peak.
 func (s *Source) Peak() (bytes int64, event int) {
 	size := make([]int64, s.Blocks)
 	live := int64(0)
@@ -87,15 +81,6 @@ func (s *Source) Peak() (bytes int64, event int) {
 		}
 	}
 	return bytes, event
-}
-
-// Live returns the indices of the Alloc events whose blocks are live just after
-// the given event, oldest first.
-func (t *Timeline) Live(event int) (live []int) {
-	for i := range t.Source().Live(event) {
-		live = append(live, i)
-	}
-	return live
 }
 
 // Live ranges over the Alloc events whose blocks are live just after the given event, oldest first, each with its
@@ -124,9 +109,6 @@ func (s *Source) Live(event int) iter.Seq2[int, Event] {
 
 // ByCategory returns the bytes, as requested, that are live just after the given
 // event, by category.
-func (t *Timeline) ByCategory(event int) [NumCategories]int64 { return t.Source().ByCategory(event) }
-
-// ByCategory is Timeline.ByCategory.
 func (s *Source) ByCategory(event int) (sum [NumCategories]int64) {
 	for _, e := range s.Live(event) {
 		sum[e.Category] += e.Bytes

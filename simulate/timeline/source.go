@@ -2,24 +2,13 @@ package timeline
 
 import "iter"
 
-// A Source is events that can be gone through as often as wanted: those of a Timeline, or of a Log, which need not be
-// written out for it. Of a large run a Timeline takes four times the memory of its Log.
+// A Source is events that can be gone through as often as wanted: those of a Log, or a part of them. Written out they
+// take four times its memory.
 type Source struct {
 	Layers []string // names that events refer to
 	Blocks int32
 	Len    int                   // of events
 	Each   iter.Seq2[int, Event] // in order, each with its index
-}
-
-// Source returns the timeline's events.
-func (t *Timeline) Source() *Source {
-	return &Source{t.Layers, t.Blocks, len(t.Events), func(yield func(int, Event) bool) {
-		for i := range t.Events {
-			if !yield(i, t.Events[i]) {
-				return
-			}
-		}
-	}}
 }
 
 // Source returns the log's events.

@@ -6,33 +6,36 @@ import (
 	"testing"
 )
 
-func sample() *Timeline {
-	var b Builder
-	b.Grow(8)
-	w := b.Alloc(Parameter, 100)
-	b.Mark(1, Forward)
-	b.SetLayer(b.AddLayer("fc"))
-	x := b.Alloc(Activation, 50)
-	tmp := b.Alloc(Temporary, 30)
-	b.Free(tmp, 30)
-	b.SetLayer(NoLayer)
-	b.Mark(1, Backward)
-	b.Alloc(Gradient, 40)
-	b.Free(x, 50)
-	_ = w
-	return b.Timeline()
+func sample() *Log {
+	l := &Log{Layers: []string{"fc"}}
+	l.Alloc(Request{Bytes: 100, Layer: NoLayer, Category: Parameter}, 0)
+	l.Mark(1, Forward)
+	x := l.Alloc(Request{Bytes: 50, Category: Activation}, 0)
+	l.Free(l.Alloc(Request{Bytes: 30, Category: Temporary}, 0), 0)
+	l.Mark(1, Backward)
+	l.Alloc(Request{Bytes: 40, Layer: NoLayer, Category: Gradient}, 0)
+	l.Free(x, NoLayer)
+	return l
+}
+
+// liveAt are the indices of what lives after an event.
+func liveAt(s *Source, event int) (live []int) {
+	for i := range s.Live(event) {
+		live = append(live, i)
+	}
+	return live
 }
 
 func TestQueries(t *testing.T) {
-	tl := sample()
+	tl := sample().Source()
 	bytes, event := tl.Peak()
 	if bytes != 190 || event != 6 {
 		t.Errorf("peak %d at %d, want 190 at 6", bytes, event)
 	}
-	if got := tl.Live(3); !slices.Equal(got, []int{0, 2, 3}) {
+	if got := liveAt(tl, 3); !slices.Equal(got, []int{0, 2, 3}) {
 		t.Errorf("live after 3: %v", got)
 	}
-	if got := tl.Live(1000); !slices.Equal(got, []int{0, 6}) {
+	if got := liveAt(tl, 1000); !slices.Equal(got, []int{0, 6}) {
 		t.Errorf("live at the end: %v", got)
 	}
 	by := tl.ByCategory(6)
@@ -43,13 +46,13 @@ func TestQueries(t *testing.T) {
 	l.Free(l.Alloc(Request{Layer: NoLayer, Category: Temporary, Bytes: 7}, Searching), NoLayer)
 	l.Release(NoLayer)
 	l.Alloc(Request{Layer: NoLayer, Category: Gradient, Bytes: 9}, 0)
-	released := l.Timeline()
-	if err := released.Check(); err != nil || !slices.Equal(released.Live(3), []int{3}) {
-		t.Errorf("live after cached memory is given back: %v, %v", released.Live(3), err)
+	released := l.Source()
+	if err := released.Check(); err != nil || !slices.Equal(liveAt(released, 3), []int{3}) {
+		t.Errorf("live after cached memory is given back: %v, %v", liveAt(released, 3), err)
 	}
-	var empty Timeline
-	if b, e := empty.Peak(); b != 0 || e != -1 || len(empty.Live(0)) != 0 {
-		t.Errorf("empty timeline: peak %d at %d", b, e)
+	empty := new(Log).Source()
+	if b, e := empty.Peak(); b != 0 || e != -1 || len(liveAt(empty, 0)) != 0 {
+		t.Errorf("empty log: peak %d at %d", b, e)
 	}
 }
 
@@ -73,7 +76,8 @@ func TestCheck(t *testing.T) {
 		"negative count": {Timeline{Blocks: -1}, "-1 blocks"},
 		"huge count":     {Timeline{Blocks: 1 << 30}, "number of events"},
 	} {
-		err := c.t.Check()
+		s := &Source{c.t.Layers, c.t.Blocks, len(c.t.Events), slices.All(c.t.Events)}
+		err := s.Check()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one about %q", name, err, c.want)
 		}

@@ -61,7 +61,7 @@ func (c *Comparison) Note(format string, args ...any) {
 
 // Runs compares a report's run with a recording.
 func Runs(r *estimate.Report, played *snapshot.Played) *Comparison {
-	h, measured := played.History, played.Timeline.Source()
+	h, measured := played.History, played.Log.Source()
 	predicted := r.Simulation.Run.Log.Source()
 	c := &Comparison{Schema: "memestimate-compare/1", Peaks: []Difference{
 		newDifference("allocated", r.Peak.Allocated, h.Allocated.Bytes),

@@ -315,7 +315,7 @@ func (c *Course) Within(most int) []ModuleGap {
 
 // course adds the step, and says in a note how far it is the same.
 func (c *Comparison) course(predicted *timeline.Source, played *snapshot.Played) {
-	k := courseOf(predicted, played.Timeline.Source(), played.Number)
+	k := courseOf(predicted, played.Log.Source(), played.Number)
 	c.Course = k
 	if k == nil {
 		return

@@ -9,38 +9,34 @@ import (
 
 // run is a made-up training run of so many layers and steps: parameters, and in each step activations, gradients and
 // their frees. extra is called at the forward pass of each layer.
-func run(layers, steps int, extra func(b *timeline.Builder, step, layer int)) *timeline.Timeline {
-	var b timeline.Builder
+func run(layers, steps int, extra func(l *timeline.Log, layer int32)) *timeline.Log {
+	l := new(timeline.Log)
 	size := func(i int) int64 { return int64(1+i%7) << 10 }
 	for i := range layers {
-		b.AddLayer(fmt.Sprintf("block%d.conv", i))
-	}
-	for i := range layers {
-		b.SetLayer(int32(i))
-		b.Alloc(timeline.Parameter, size(i))
+		l.Layers = append(l.Layers, fmt.Sprintf("block%d.conv", i))
+		l.Alloc(timeline.Request{Bytes: size(i), Layer: int32(i), Category: timeline.Parameter}, 0)
 	}
 	for s := 1; s <= steps; s++ {
-		b.Mark(int32(s), timeline.Forward)
+		l.Mark(int32(s), timeline.Forward)
 		var acts, grads []int32
 		for i := range layers {
-			b.SetLayer(int32(i))
-			acts = append(acts, b.Alloc(timeline.Activation, 3*size(i+1)))
+			acts = append(acts, l.Alloc(timeline.Request{Bytes: 3 * size(i+1), Layer: int32(i),
+				Category: timeline.Activation}, 0))
 			if extra != nil {
-				extra(&b, s, i)
+				extra(l, int32(i))
 			}
 		}
-		b.Mark(int32(s), timeline.Backward)
+		l.Mark(int32(s), timeline.Backward)
 		for i := layers - 1; i >= 0; i-- {
-			b.SetLayer(int32(i))
-			grads = append(grads, b.Alloc(timeline.Gradient, size(i)))
-			b.Free(acts[i], 3*size(i+1))
+			grads = append(grads, l.Alloc(timeline.Request{Bytes: size(i), Layer: int32(i), Category: timeline.Gradient}, 0))
+			l.Free(acts[i], int32(i))
 		}
-		b.Mark(int32(s), timeline.Finish)
-		for k, g := range grads {
-			b.Free(g, size(layers-1-k))
+		l.Mark(int32(s), timeline.Finish)
+		for _, g := range grads {
+			l.Free(g, 0)
 		}
 	}
-	return b.Timeline()
+	return l
 }
 
 // A run beside itself does not part, and each module holds the same.
@@ -65,15 +61,15 @@ func TestCourseOfItself(t *testing.T) {
 // What one run keeps, or takes for a moment, is found where it does, by its own event, and the rest is alike.
 func TestCourseParts(t *testing.T) {
 	predicted := run(12, 2, nil)
-	measured := run(12, 2, func(b *timeline.Builder, step, layer int) {
+	measured := run(12, 2, func(l *timeline.Log, layer int32) {
 		switch layer {
 		case 4:
-			b.Free(b.Alloc(timeline.Workspace, 1<<20), 1<<20)
+			l.Free(l.Alloc(timeline.Request{Bytes: 1 << 20, Layer: layer, Category: timeline.Workspace}, 0), layer)
 		case 9:
-			b.Alloc(timeline.Unknown, 5<<20)
+			l.Alloc(timeline.Request{Bytes: 5 << 20, Layer: layer, Category: timeline.Unknown}, 0)
 		}
 	})
-	number := make([]int32, len(measured.Events))
+	number := make([]int32, measured.Len())
 	for i := range number {
 		number[i] = int32(1000 + i)
 	}
@@ -109,8 +105,8 @@ func TestCourseParts(t *testing.T) {
 }
 
 // eventOf is the event after the activation of a layer in the measured step.
-func (c *Course) eventOf(t *timeline.Timeline, layer int32) int {
-	for i, e := range t.Events {
+func (c *Course) eventOf(l *timeline.Log, layer int32) int {
+	for i, e := range l.Source().Each {
 		if e.Step == c.MeasuredStep && e.Category == timeline.Activation && e.Layer == layer {
 			return i + 1
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,16 +64,24 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// A measured timeline, replayed and written as a prediction, reads back as the
+// requests are what a recording asked for, with the categories that their life suggests.
+func requests(t *testing.T, s *snapshot.Snapshot) *timeline.Log {
+	t.Helper()
+	p, err := s.Play(0)
+	must.OK(t, err)
+	p.Infer()
+	return p.Log
+}
+
+// A measured run, replayed and written as a prediction, reads back as the
 // same requests with the same peaks.
 func TestPredicted(t *testing.T) {
 	for _, name := range []string{"resnet50_seed", "mlp_allstacks", "expandable", "mem_track_0"} {
-		tl, err := load(t, name).Timeline(0)
-		must.OK(t, err)
-		r, err := caching.Replay(tl, caching.Config{})
+		l := requests(t, load(t, name))
+		r, err := caching.NewReplayer(caching.Config{}).Finish(l)
 		must.OK(t, err)
 		var file bytes.Buffer
-		must.OK(t, WritePredicted(&file, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil))
+		must.OK(t, WritePredicted(&file, l.Layers, l.Events, r, "model.onnx", "", nil))
 		back, err := snapshot.Read(&file, snapshot.Options{})
 		must.OK(t, err)
 		h, err := back.History(0)
@@ -83,15 +90,13 @@ func TestPredicted(t *testing.T) {
 			t.Errorf("%s: written %d and %d, predicted %d and %d; doubts %q", name, h.Allocated.Bytes, h.Reserved.Bytes,
 				r.PeakAllocated.Allocated, r.PeakReserved.Reserved, h.Doubts)
 		}
-		again, err := back.Timeline(0)
-		must.OK(t, err)
 		var want, got []timeline.Event
-		for _, e := range tl.Events {
+		for e := range l.Events {
 			if e.Kind != timeline.Mark && e.Bytes > 0 {
 				want = append(want, e)
 			}
 		}
-		for _, e := range again.Events {
+		for e := range requests(t, back).Events {
 			if e.Kind != timeline.Mark {
 				got = append(got, e)
 			}
@@ -114,14 +119,14 @@ func TestTimeline(t *testing.T) {
 	s := load(t, "resnet50_seed")
 	h, err := s.History(0)
 	must.OK(t, err)
-	tl, err := s.Timeline(0)
-	must.OK(t, err)
+	l := requests(t, s)
+	tl := l.Source()
 	must.OK(t, tl.Check())
 	if peak, _ := tl.Peak(); peak != h.Requested.Bytes {
 		t.Errorf("peak of %d requested bytes, the recording has %d", peak, h.Requested.Bytes)
 	}
 	seen := map[timeline.Phase]map[int32]bool{}
-	for _, e := range tl.Events {
+	for e := range l.Events {
 		if seen[e.Phase] == nil {
 			seen[e.Phase] = map[int32]bool{}
 		}
@@ -136,7 +141,7 @@ func TestTimeline(t *testing.T) {
 	if len(seen[timeline.Optimizer]) != 1 {
 		t.Errorf("the optimizer allocates in %d steps, wanted 1", len(seen[timeline.Optimizer]))
 	}
-	by := tl.ByCategory(len(tl.Events) - 1)
+	by := tl.ByCategory(tl.Len - 1)
 	if by[timeline.OptimizerState] != 102228128 {
 		t.Errorf("%d bytes of optimizer state, wanted the 102228128 of resnet50's parameters", by[timeline.OptimizerState])
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,12 +67,11 @@ func TestViewer(t *testing.T) {
 		var b bytes.Buffer
 		must.OK(t, snapshot.Write(&b, s))
 		files[name] = b.Bytes()
-		tl, err := s.Timeline(0)
-		must.OK(t, err)
-		r, err := caching.Replay(tl, caching.Config{})
+		l := requests(t, s)
+		r, err := caching.NewReplayer(caching.Config{}).Finish(l)
 		must.OK(t, err)
 		var pb bytes.Buffer
-		must.OK(t, WritePredicted(&pb, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil))
+		must.OK(t, WritePredicted(&pb, l.Layers, l.Events, r, "model.onnx", "", nil))
 		files["predicted "+name] = pb.Bytes()
 	}
 	for name, pickle := range files {
