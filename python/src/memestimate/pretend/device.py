@@ -20,7 +20,7 @@ from ..core.pinned import Pinned
 from ..core.session import Session
 from .out_of_memory import OutOfMemory
 from .replay import Replay
-from .streams import DefaultGenerator, Event, Generator, Graph, Pool, Stream, Switch
+from .streams import DefaultGenerator, Event, Generator, Graph, MemPool, Pool, Stream, Switch, use_mem_pool
 
 Answer = Callable[..., Any]
 _COUNTS = ("num_ooms", "num_alloc_retries", "num_sync_all_streams", "num_device_alloc", "num_device_free")
@@ -222,6 +222,8 @@ class Device:
             "StreamContext": Switch,
             "CUDAGraph": Graph,
             "graph_pool_handle": Pool,
+            "MemPool": MemPool,
+            "use_mem_pool": use_mem_pool,
             "stream": Switch,
             "current_stream": self.current,
             "default_stream": lambda device=None: self.default[self.index_of(device)],

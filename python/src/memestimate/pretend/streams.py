@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +115,34 @@ class Pool(Stream):
     def __init__(self) -> None:
         super().__init__()
         Stream._device.pool(self.stream_id)
+
+
+class MemPool(Pool):
+    """``torch.cuda.MemPool``: a private pool that the program fills itself."""
+
+    def __init__(self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False) -> None:
+        super().__init__()
+        self.allocator = allocator
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """What the allocator knows it by."""
+        return 0, self.stream_id
+
+    def use_count(self) -> int:
+        """How many use it: its owner."""
+        return 1
+
+    def snapshot(self, include_traces: bool = True) -> list[Any]:
+        """Its segments, which nobody knows while a program is recorded."""
+        return []
+
+
+@contextmanager
+def use_mem_pool(pool: Pool, device: Any = None) -> Iterator[None]:
+    """What is allocated meanwhile is the pool's."""
+    with pool:
+        yield
 
 
 class Graph:
