@@ -69,7 +69,7 @@ func scaleAll(c *call, scales []float64) error {
 	}
 	out := make([]Dim, len(in))
 	for i, d := range in {
-		if out[i], err = scaled(c, d, scales[i], 1); err != nil {
+		if out[i], err = scaled(d, scales[i], 1); err != nil {
 			return err
 		}
 	}
@@ -237,7 +237,7 @@ func resizeBy(c *call, dims []Dim, axes []int) error {
 			part = float64(float32(roi[len(axes)+i]) - float32(roi[i]))
 		}
 		var err error
-		if dims[a], err = scaled(c, dims[a], scales[i], part); err != nil {
+		if dims[a], err = scaled(dims[a], scales[i], part); err != nil {
 			return err
 		}
 	}
@@ -246,31 +246,29 @@ func resizeBy(c *call, dims []Dim, axes []int) error {
 
 // scaled returns floor(d * part * scale), the Resize rule. Scales are float32, and so is ONNX
 // Runtime's product: 7 times the float32 next to 10/7 is 10, and would be 9 in double precision.
-// An open size is multiplied by the fraction with a small denominator that the scale stands for.
-func scaled(c *call, d Dim, scale, part float64) (Dim, error) {
+func scaled(d Dim, scale, part float64) (Dim, error) {
 	if !(scale > 0) || math.IsInf(scale, 0) {
 		return d, fmt.Errorf("a scale is %v, wanted a positive number", scale)
 	}
 	if math.IsNaN(part) || math.IsInf(part, 0) {
 		return d, fmt.Errorf("a region of interest has the size %v", part)
 	}
-	if n, ok := d.Int(); ok {
-		x := float64(float32(n) * float32(part) * float32(scale))
-		if n > 1<<24 { // float32 no longer holds every number
-			x = float64(n) * part * scale
-		}
-		if x >= math.MaxInt64 {
-			return overflowed, nil
-		}
-		return N(int64(math.Floor(x))), nil
+	n, ok := d.Most()
+	if !ok {
+		return unknownSize, nil
 	}
-	for q := 1.0; q <= 64; q++ {
-		p := math.Round(scale * part * q)
-		if p >= 1 && p <= 1<<32 && math.Abs(scale*part*q-p) <= 1e-6*p {
-			return FloorDiv(Mul(d, N(int64(p))), N(int64(q))), nil
-		}
+	x := float64(float32(n) * float32(part) * float32(scale))
+	if n > 1<<24 { // float32 no longer holds every number
+		x = float64(n) * part * scale
 	}
-	return unknownSize, nil
+	if x >= math.MaxInt64 {
+		return overflowed, nil
+	}
+	out := N(int64(math.Floor(x)))
+	if d.Open() {
+		out = bounded(out)
+	}
+	return out, nil
 }
 
 // gridSample: X [N, C, spatial...], grid [N, out..., number of spatial axes].

@@ -121,48 +121,29 @@ func (c *call) cuts(rank int) (cuts []cut, axes []bool, err error) {
 
 // length returns the number of elements that the cut leaves of d, and whether it can be told.
 func (k cut) length(d Dim) (Dim, bool) {
-	step, ok := k.step.Int()
-	_, okStart := k.start.Most()
-	_, okEnd := k.end.Most()
-	if !ok || !okStart || !okEnd {
+	most, okMost := k.at(d, Dim.Most)
+	fewest, okFewest := k.at(d, Dim.Fewest)
+	if !okMost || !okFewest {
 		return Dim{}, false
 	}
-	n, okN := d.Int()
-	s, okS := k.start.Int()
-	e, okE := k.end.Int()
-	if okN && okS && okE {
-		_, length := cutNumbers(n, s, e, step)
-		return N(length), true
+	if !d.Open() && !k.start.Open() && !k.end.Open() {
+		return N(most), true
 	}
-	if step < 0 {
-		if !okS || !okE {
-			return Dim{}, false
-		}
-		// Backwards: from at most the last element to at least before the first.
-		from, to := fromEnd(s, d), fromEnd(e, d)
-		switch {
-		case s >= 0:
-			from = atMost(from, Sub(d, N(1)))
-		case s < -1:
-			from = positive(from)
-		}
-		switch {
-		case e < -math.MaxInt32:
-			to = N(-1)
-		case e < -1: // at least -1
-			to = Sub(positive(Add(to, N(1))), N(1))
-		}
-		return positive(CeilDiv(Sub(from, to), N(-max(step, -math.MaxInt64)))), true
+	_, hi := d.bounds()
+	return Dim{x: &open{hi: hi, sized: true, most: most, fewest: fewest}}, true
+}
+
+// at returns the length where data decides for one end of what it can.
+func (k cut) at(d Dim, end func(Dim) (int64, bool)) (int64, bool) {
+	step, okStep := k.step.Int()
+	n, okN := end(d)
+	from, okFrom := end(k.start)
+	to, okTo := end(k.end)
+	if !okStep || !okN || !okFrom || !okTo {
+		return 0, false
 	}
-	from, to := clampCut(k.start, d), clampCut(k.end, d)
-	if to.Equal(d) && okS && step == 1 && s >= -math.MaxInt32 {
-		// Shorter, and visibly not negative, where d-min(s, d) or d-max(d+s, 0) is the same.
-		if s < 0 {
-			return atMost(N(-s), d), true
-		}
-		return positive(Sub(d, N(s))), true
-	}
-	return positive(CeilDiv(Sub(to, from), N(step))), true
+	_, length := cutNumbers(n, from, to, step)
+	return length, true
 }
 
 // atMost returns a limit of the length where it cannot be told: what lies between start and end, wherever
@@ -205,36 +186,6 @@ func cutNumbers(n, start, end, step int64) (first, length int64) {
 		return start, 1
 	}
 	return start, (start-end-1)/-step + 1
-}
-
-// fromEnd returns the index that x means in an axis of d elements.
-func fromEnd(x int64, d Dim) Dim {
-	if x < 0 {
-		return Add(d, N(x))
-	}
-	return N(x)
-}
-
-// clampCut brings a start or an end of a forward cut into 0..d. An open one counts from
-// the beginning unless it cannot be positive; a number that is as large as
-// exporters' infinity is the end.
-func clampCut(x, d Dim) Dim {
-	n, isNum := x.Int()
-	if isNum && n >= math.MaxInt32 {
-		return d
-	}
-	if isNum && n < -math.MaxInt32 {
-		return N(0)
-	}
-	negative := isNum && n < 0
-	if !isNum {
-		lo, hi := x.bounds()
-		negative = lo < 0 && hi <= 0
-	}
-	if negative {
-		return positive(Add(d, x))
-	}
-	return atMost(x, d)
 }
 
 // atMost is the smaller of x and d, written as one of them where sizes from 1 on allow it.
