@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -119,6 +120,18 @@ def test_a_configuration_takes_what_a_script_takes(
 def test_what_several_gpus_do_not_do_is_said(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         tuning.Way(**given)
+
+
+def test_what_four_gpus_measured() -> None:
+    """Trainer with FSDP, `four_gpus.py trainer_fsdp` in stacks: which clips and logs, too."""
+    cases = json.loads((Path(__file__).parent / "stacks" / "truth.json").read_text(encoding="utf-8"))["cases"]
+    (measured,) = [c for c in cases if c.get("arguments") == ["trainer_fsdp"] and c["rank"] == 0]
+    sizes = {**SIZES, "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 16}
+    config = transformers.LlamaConfig(**{**sizes, "num_attention_heads": 16, "num_key_value_heads": 8})
+    way = {"batch": 2, "seq": 1024, "precision": "amp-bf16", "optimizer": "adamw-fused"}
+    peak = memestimate.from_config(config, gpus=4, parallel="fsdp", **way).peak
+    assert peak.allocated == pytest.approx(measured["peak_alloc"], rel=0.001)
+    assert peak.reserved == pytest.approx(measured["peak_reserved"], rel=0.003)
 
 
 def test_weights_of_four_bits_are_sharded() -> None:
