@@ -69,6 +69,16 @@ for _ in range(2):
     optimizer.step()
     optimizer.zero_grad()
 """
+# What Trainer took on each of two H200s: tests/stacks/trainer_two_gpus.py, and its share of what is reserved that an
+# answer may lack. A configuration's data have no copy on the way to the GPU, of some KB.
+LLAMA, QWEN = "meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-1.5B"
+MEASURED: list[tuple[str, dict[str, Any], int, int, float]] = [
+    (LLAMA, {"lora": 16, "seq": 2048, "parallel": "fsdp"}, 13456729088, 16875782144, 0),
+    (LLAMA, {"lora": 16, "seq": 2048, "parallel": "ddp"}, 19960239104, 20711473152, 0),
+    (LLAMA, {"seq": 2048, "parallel": "fsdp"}, 40228666368, 48119152640, 0),
+    (QWEN, {"batch": 4, "seq": 1024, "precision": "amp-bf16", "parallel": "fsdp"}, 17671438848, 22546481152, 0),
+    (QWEN, {"batch": 4, "seq": 1024, "precision": "amp-bf16", "parallel": "ddp"}, 37139747840, 42924507136, 0.06),
+]
 FEW = [("fsdp", "bf16", True, True)]
 EVERY = [
     (how, precision, adapters, checkpoint)
@@ -105,6 +115,15 @@ def test_a_configuration_takes_what_a_script_takes(
     assert answer.peak == memestimate.Estimate(tmp_path / "script.mrec").peak
     assert ", per GPU of 4" in str(answer)
     assert "WORLD_SIZE" not in os.environ
+
+
+@pytest.mark.skipif(os.environ.get("MEMESTIMATE_TESTS") != "every", reason="takes half a minute each")
+@pytest.mark.parametrize(("config", "way", "allocated", "reserved", "lacks"), MEASURED)
+def test_what_two_h200s_measured(config: str, way: dict[str, Any], allocated: int, reserved: int, lacks: float) -> None:
+    peak = memestimate.from_config(config, gpus=2, gradient_checkpointing=True, **way).peak
+    assert abs(peak.allocated / allocated - 1) < 5e-5
+    assert reserved * (1 - lacks) <= peak.reserved <= reserved
+    assert peak.safe > reserved
 
 
 @pytest.mark.parametrize(
