@@ -32,6 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "mistral": {},
     "gemma2": {"num_hidden_layers": 16},  # whose layers differ by turns
     "bert": {},
+    "gpt_oss": {"num_hidden_layers": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8},
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
 }
 WAYS: dict[str, dict[str, Any]] = {
@@ -48,6 +49,7 @@ FEW = [
     ("llama", "qlora, checkpointing"),
     ("llama", "lora"),
     ("gemma2", "all parameters"),
+    ("gpt_oss", "all parameters"),  # whose layers have two masks by turns
     ("bert", "checkpointing"),
 ]
 EVERY = [("llama", "fsdp"), *((model, way) for model in MODELS for way in WAYS)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ def find(model: nn.Module, inputs: dict[str, torch.Tensor]) -> Depth | None:
     """Find how the layers of a model repeat, or None where recording a few saves little.
 
     Layers are alike if they have the same parameters and if their forward calls the same operators with the same
-    sizes, which is seen on the meta device.
+    sizes, on the same tensors of those that several are given, such as masks. This is seen on the meta device.
     """
     stacks = _stacks(model)
     if not stacks:
@@ -126,7 +127,7 @@ def _forward(
     log = _Log()
     handles = []
     for layer in itertools.chain.from_iterable(stacks.values()):
-        handles.append(layer.register_forward_pre_hook(lambda module, _: log.enter(module)))
+        handles.append(layer.register_forward_pre_hook(log.enter, with_kwargs=True))
         handles.append(layer.register_forward_hook(lambda module, _, __: log.leave()))
     try:
         with torch.no_grad(), torch.device("meta"), log:
@@ -134,7 +135,9 @@ def _forward(
     finally:
         for handle in handles:
             handle.remove()
-    return {layer: tuple(calls) for layer, calls in log.calls.items()}
+    given = Counter(id(t) for tensors in log.given.values() for t in tensors)
+    common = {number: i for i, number in enumerate(n for n, layers in given.items() if layers > 1)}
+    return {layer: (*calls, *(common.get(id(t), -1) for t in log.given[layer])) for layer, calls in log.calls.items()}
 
 
 class _Log(TorchDispatchMode):
@@ -143,10 +146,12 @@ class _Log(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: dict[nn.Module, list[Any]] = {}
+        self.given: dict[nn.Module, list[torch.Tensor]] = {}
         self._into: list[Any] = []
 
-    def enter(self, layer: nn.Module) -> None:
+    def enter(self, layer: nn.Module, args: Any, kwargs: Any) -> None:
         self._into = self.calls.setdefault(layer, [])
+        self.given[layer] = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
 
     def leave(self) -> None:
         self._into = []
