@@ -117,9 +117,11 @@ def test_a_graph_has_memory_of_its_own(tmp_path: Path) -> None:
         assert recorder.storages.allocated == before
         del y
     assert torch.cuda.graph.default_capture_stream is None
-    streams = [number for (number,) in Recording(tmp_path / "x").of("stream")]
+    recording = Recording(tmp_path / "x")
+    streams = [number for (number,) in recording.of("stream")]
     assert len(streams) == 1
     assert streams[0] > 0
+    assert (streams[0],) in [tuple(row) for row in recording.of("pool")]
 
 
 class Scale(torch.autograd.Function):

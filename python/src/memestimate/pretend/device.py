@@ -213,7 +213,7 @@ class Device:
 
     def pool(self, number: int) -> None:
         """Say that a stream stands for a private pool."""
-        self._session.writer.event("pool", number)
+        self._session.writer.event("pool", self.written(number))
 
     def _streams(self) -> dict[str, Answer]:
         return {
