@@ -22,7 +22,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
-	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/test/must"
@@ -179,20 +178,20 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
-// An error shows shapes with the symbols that a file gives them, and none of these acts on a terminal.
+// An error shows the symbols that a file gives sizes, and none of these acts on a terminal.
 func TestErrorsDoNotAct(t *testing.T) {
 	const symbol = "\x1b[31mred\u202edear\u009b1m"
 	b := onnxtest.Model{Graph: onnxtest.Graph{
-		In:    []onnxtest.Value{onnxtest.Float("x", symbol, 3), onnxtest.Val("at", onnxload.Int64, symbol)},
-		Nodes: []onnxtest.Node{onnxtest.Op("GatherElements", "x at", "y")},
+		In:    []onnxtest.Value{onnxtest.Float("x", 3, symbol)},
+		Nodes: []onnxtest.Node{onnxtest.Op("Relu", "x", "y")},
 		Out:   []onnxtest.Value{{Name: "y"}},
 	}}.Bytes()
 	var stdout, stderr bytes.Buffer
 	e := &env{stdin: bytes.NewReader(b), stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
-	if code := run(context.Background(), e, []string{"table", "-"}); code != exitInput {
+	if code := run(context.Background(), e, []string{"table", "-"}); code != exitUsage {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
-	line := strings.TrimSuffix(stderr.String(), "\n")
+	line, _, _ := strings.Cut(stderr.String(), "\n")
 	if !strings.Contains(line, `\x1b[31mred\u202edear\u009b1m`) ||
 		strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%q", line)
