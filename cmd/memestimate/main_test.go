@@ -7,13 +7,18 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/report/page"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/test/must"
 )
 
@@ -198,4 +203,104 @@ func TestLinesAreShared(t *testing.T) {
 	if len(first) < 10 || shared < 20 {
 		t.Errorf("%d texts, and %d blocks share one", len(first), shared)
 	}
+}
+
+// What the page says of a predicted run is what the replay came to.
+func TestPredictedRun(t *testing.T) {
+	data, _ := call(t, nil, exitOK, "snapshot", "html", pickle("resnet50_seed"))
+	for _, want := range []string{"428.98 MiB", "456.00 MiB", "optim/sgd.py:455:_multi_tensor_sgd",
+		"Content-Security-Policy"} {
+		if !strings.Contains(data, want) {
+			t.Errorf("the page of a snapshot has no %q", want)
+		}
+	}
+	s, err := readSnapshot(&env{}, pickle("resnet50_seed"))
+	must.OK(t, err)
+	p, err := s.Play(0)
+	must.OK(t, err)
+	p.Infer()
+	r, err := caching.NewReplayer(caching.Config{}).Finish(p.Log)
+	must.OK(t, err)
+	run := page.Predicted("predicted", p.Log.Source(), r, nil)
+	var most, segments, used int64
+	for _, l := range run.Levels {
+		most = max(most, l.Bytes)
+	}
+	for _, g := range run.Segments {
+		segments += g.Bytes
+		for _, b := range g.Blocks {
+			if b.Used {
+				used += b.Bytes
+			}
+		}
+	}
+	if most != r.PeakReserved.Reserved || run.Reserved != most || segments != r.End.Reserved || used != r.End.Allocated {
+		t.Errorf("levels up to %d, segments of %d with %d in use; the replay has %+v and %+v", most, segments, used,
+			r.PeakReserved, r.End)
+	}
+	measured, err := page.Recorded(s, 0)
+	must.OK(t, err)
+	measured.Name = "measured"
+	most = 0
+	for _, l := range measured.Levels {
+		most = max(most, l.Bytes)
+	}
+	if most != s.Figures(snapshot.AllDevices).Reserved {
+		t.Errorf("the measured levels reach %d", most)
+	}
+	var html bytes.Buffer
+	must.OK(t, page.Write(&html, &page.Page{Title: "both", Runs: []page.Run{run, *measured}}))
+	if !strings.Contains(html.String(), "Differences by category") {
+		t.Error("two runs are not compared")
+	}
+	call(t, nil, exitUsage, "snapshot", "html")
+	call(t, nil, exitUsage, "snapshot", "html", "a", "b", "c")
+}
+
+// No command prints a longer line than there is room for, as COLUMNS says it; a file gets whole lines.
+func TestTextFitsTheTerminal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.txt")
+	for _, args := range []string{
+		"resnet18 --batch 2 --gpu t4 --what-if --stats", "resnet18 --batch 2 --full", "gpt2 --batch 2 --budget 1GiB", "table bert_base --batch 2",
+		"table resnet18 --batch 2 --columns layer,operator,output,dtype,parameters,saved,share",
+		"fit resnet18 --gpu t4 --precision amp-bf16", "diff distilbert bert_base --batch 2",
+		"diff resnet18 resnet50 --batch 1,32 --precision fp32,amp-bf16", "models",
+		"compare resnet50 ../../snapshot/testdata/resnet50_seed.pickle.gz --batch 1 --optimizer sgdm",
+		"snapshot show ../../snapshot/testdata/resnet50_seed.pickle.gz",
+		"--help", "table --help", "run --help", "help snapshot",
+	} {
+		for _, width := range []int{40, 57, 80, 120} {
+			stdout := inTerminal(t, width, args)
+			for line := range strings.Lines(stdout) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s: a line of %d characters in a terminal of %d: %q", args, n, width, line)
+					break
+				}
+			}
+			if stdout == "" {
+				t.Errorf("%s: nothing", args)
+			}
+		}
+	}
+	inTerminal(t, 40, "resnet18 --batch 2 --output "+file)
+	data, err := os.ReadFile(file)
+	whole, _, _ := try(t, "resnet18", "--batch", "2", "--full")
+	if err != nil || string(data) != whole {
+		t.Errorf("a file has %d bytes, want the %d of --full: %v", len(data), len(whole), err)
+	}
+}
+
+func inTerminal(t *testing.T, width int, args string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(name string) string {
+		if name == "COLUMNS" {
+			return strconv.Itoa(width)
+		}
+		return ""
+	}}
+	if code := run(context.Background(), e, strings.Fields(args)); code != exitOK && code != exitNo {
+		t.Fatalf("%s: exit code %d: %s", args, code, errs.String())
+	}
+	return out.String()
 }
