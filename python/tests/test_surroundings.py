@@ -156,6 +156,21 @@ def test_data_goes_to_the_gpu(tmp_path: Path) -> None:
     assert torch.equal(net.weight, before)
 
 
+def test_tensors_are_swapped(tmp_path: Path) -> None:
+    net = nn.Linear(3, 4)
+    before = net.weight.detach().clone()
+    with memestimate.record(tmp_path / "x") as recorder:
+        weight, other = net.cuda().weight, nn.Parameter(torch.zeros(1024, 3, device="cuda"))
+        torch.utils.swap_tensors(weight, other)
+        assert net.weight is weight
+        assert weight.shape == (1024, 3)
+        allocated = recorder.storages.allocated
+        del weight
+        net.weight = other
+        assert recorder.storages.allocated == allocated - 1024 * 3 * 4
+    assert torch.equal(net.weight, before)
+
+
 def test_threads_run_at_the_same_time(tmp_path: Path) -> None:
     """A fake kernel of one is not one of the other."""
     failed: list[BaseException] = []

@@ -152,7 +152,20 @@ def install(session: Session) -> None:
         else:
             moved.become(tensor, value.detach().requires_grad_(tensor.requires_grad))
 
+    exchange: Any = torch.utils.swap_tensors
+
+    def swap_tensors(t1: torch.Tensor, t2: torch.Tensor) -> None:
+        """PyTorch's own, which refuses tensors that something has a weak reference to."""
+        memo = session.fake.fake_tensor_converter.tensor_memo
+        for key in [key for key, tensor in memo.items() if tensor is t1 or tensor is t2]:
+            del memo[key]
+        first, second = moved.forget(t1), moved.forget(t2)
+        exchange(t1, t2)
+        moved.remember(t2, first)
+        moved.remember(t1, second)
+
     session.patches.set(torch.Tensor, "data", property(data.__get__, set_data))
+    session.patches.set(torch.utils, "swap_tensors", swap_tensors)
     session.patches.set(torch.UntypedStorage, "resize_", resize_)
     session.patches.set(nn.Module, "_apply", apply)
     session.patches.set(UninitializedTensorMixin, "materialize", materialize_)
@@ -204,6 +217,16 @@ class _Moved:
         self._keep(parameter, other)
         if was_real:
             self._parameters.append((weakref.ref(parameter), other))
+
+    def forget(self, parameter: torch.Tensor) -> list[torch.Tensor]:
+        """Let go of a parameter; returns what it was before it went to the GPU, if it did."""
+        kept = [before for reference, before in self._parameters if reference() is parameter]
+        self._parameters = [pair for pair in self._parameters if pair[0]() is not parameter]
+        return kept
+
+    def remember(self, parameter: torch.Tensor, kept: list[torch.Tensor]) -> None:
+        """Have a parameter be put back to what it has got from another that was forgotten."""
+        self._parameters += [(weakref.ref(parameter), before) for before in kept]
 
     def _keep(self, tensor: torch.Tensor, before: torch.Tensor) -> None:
         """Give a tensor the attributes that the program gave it, which its data has nothing to do with."""
