@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: kubernetes slurm web accuracy build deadcode fuzz golden ledger lint race
+.PHONY: kubernetes slurm web accuracy bench build deadcode fuzz golden ledger lint race
 .PHONY: release test
 
 build:
@@ -11,6 +11,9 @@ build:
 test:
 	go test -timeout 40m ./...
 	cd python && $(PYTHON) -m pytest -q
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
