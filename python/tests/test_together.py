@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import memestimate
 from memestimate.api import tuning
@@ -115,6 +116,16 @@ def test_a_configuration_takes_what_a_script_takes(
     assert answer.peak == memestimate.Estimate(tmp_path / "script.mrec").peak
     assert ", per GPU of 4" in str(answer)
     assert "WORLD_SIZE" not in os.environ
+
+
+def test_what_the_program_has_set_up_stays() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    before = accelerate.Accelerator(cpu=True)
+    answer = memestimate.from_config(transformers.LlamaConfig(**SIZES), seq=64, gpus=2, parallel="ddp")
+    assert "per GPU of 2" in str(answer)
+    after = accelerate.Accelerator(cpu=True)
+    assert (after.num_processes, after.device) == (1, before.device)
+    assert not torch.distributed.is_initialized()
 
 
 @pytest.mark.skipif(os.environ.get("MEMESTIMATE_TESTS") != "every", reason="takes half a minute each")

@@ -41,9 +41,15 @@ class Together:
 @contextlib.contextmanager
 def join(way: Way, library: Callable[[str], Any]) -> Iterator[Callable[[nn.Module, torch.optim.Optimizer], Together]]:
     """Be rank 0 of the GPUs that a way has; yields what wraps a model and its optimizer."""
+    if torch.distributed.is_initialized():
+        raise ValueError("this process has a process group of its own, which several GPUs would be added to")
     accelerate = library("accelerate")
-    before = dict(os.environ)
+    names = ("PartialState", "AcceleratorState", "GradientState")
+    states = [getattr(accelerate.state, name)._shared_state for name in names]  # one for the process, as it was set up
+    before, kept = dict(os.environ), [dict(state) for state in states]
     os.environ |= launchers.ranked(0, way.gpus, way.gpus)
+    for state in states:
+        state.clear()
 
     def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> Together:
         return Together(_accelerator(accelerate, way), model, optimizer)
@@ -53,8 +59,9 @@ def join(way: Way, library: Callable[[str], Any]) -> Iterator[Callable[[nn.Modul
     finally:
         os.environ.clear()
         os.environ |= before
-        accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
-        accelerate.state.GradientState._reset_state()
+        for state, own in zip(states, kept, strict=True):
+            state.clear()
+            state.update(own)
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
 
