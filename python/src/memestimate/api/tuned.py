@@ -57,7 +57,9 @@ class Recordings:
             self._extend(way, depth, Path(folder), path)
 
     def _record(self, way: Way, path: Path, cut: tuple[Depth, int] | None) -> None:
-        run = Run(self.config, way, self.steps, cut)
+        # DDP puts gradients into other buckets behind the first backward pass (Reducer::rebuild_buckets), so what the
+        # second step leaves free is not yet what later ones find.
+        run = Run(self.config, way, self.steps + (way.parallel == "ddp"), cut)
         with Recorder(path, gpu=self._gpu, world_size=way.gpus, shared=self._shared) as recorder:
             run(recorder)
 
