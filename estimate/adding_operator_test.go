@@ -15,8 +15,9 @@ import (
 	"github.com/memestimate/memestimate/test/must"
 )
 
-// TestAddingAnOperator follows docs/contributing.md in a copy of the module: it adds the rows and the lines that the page
-// shows for a made-up operator where the page says, and the tests of these tables pass. Without the lines they fail.
+// TestAddingAnOperator follows docs/contributing.md in a copy of the module: it adds the rows and the lines that the
+// page shows for a made-up operator where the page says, and the tests of these tables pass. Without the lines they
+// fail.
 func TestAddingAnOperator(t *testing.T) {
 	_, page, _ := strings.Cut(string(must.Read(t, "../docs/contributing.md")), "\n## A new ONNX operator\n")
 	page, _, _ = strings.Cut(page, "\n## ")

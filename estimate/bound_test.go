@@ -108,16 +108,16 @@ func TestSimulateAtOnce(t *testing.T) {
 	}
 }
 
-// marginsFolder has measured runs and their recordings, which today's program answers anew, and first answers about runs
-// without a doubt, whose recordings are not kept: its README says from where.
+// marginsFolder has measured runs and their recordings, which today's program answers anew, and first answers about
+// runs without a doubt, whose recordings are not kept: its README says from where.
 const marginsFolder = "testdata/margins"
 
-// judgingSet was measured and answered once before anybody had looked at it, and judges the shares: they are not computed
-// from it.
+// judgingSet was measured and answered once before anybody had looked at it, and judges the shares: they are not
+// computed from it.
 const judgingSet = "first60"
 
-// A marginRun is a measured run: what it took beyond its doubts, and what it varies by, in bytes. Where the recording is
-// kept above says by how much safe is above what the process took, in percent.
+// A marginRun is a measured run: what it took beyond its doubts, and what it varies by, in bytes. Where the recording
+// is kept above says by how much safe is above what the process took, in percent.
 type marginRun struct {
 	set, name, kind, doubt string
 	beyond, varies         float64

@@ -176,7 +176,7 @@ func (t *tuning) checkGPUs() error {
 	case t.GPUs < 0:
 		return usagef("--gpus: %d is not a number of GPUs, want 1 or more", t.GPUs)
 	case t.GPUs < 2 && t.Parallel != "":
-		return usagef("--parallel is about several GPUs, and their number is not given").withHint("--gpus 2")
+		return usagef("--parallel is about several GPUs: want --gpus of 2 or more").withHint("--gpus 2")
 	case t.GPUs < 2:
 		t.GPUs = 0
 		return nil

@@ -138,8 +138,8 @@ func TestFixedBatchIsNamed(t *testing.T) {
 	}
 }
 
-// An export of batch 8 is answered for 32 as one of 32 is, where only its inputs and constant shapes have the batch; what
-// could be the batch or something else is refused.
+// An export of batch 8 is answered for 32 as one of 32 is, where only its inputs and constant shapes have the batch;
+// what could be the batch or something else is refused.
 func TestFixedBatchIsRescaled(t *testing.T) {
 	ints := func(name string, elements ...int64) Tensor {
 		return Tensor{Name: name, DType: onnxload.Int64, Dims: []int64{int64(len(elements))}, Typed: elements}

@@ -140,7 +140,9 @@ func (o *arithmetic) do(a, b Dim) Dim {
 // Add returns a + b.
 func Add(a, b Dim) Dim { return addition.do(a, b) }
 
-var addition = &arithmetic{add64, func(alo, ahi, blo, bhi int64) (int64, int64) { return addEnd(alo, blo), addEnd(ahi, bhi) }}
+var addition = &arithmetic{add64, func(alo, ahi, blo, bhi int64) (int64, int64) {
+	return addEnd(alo, blo), addEnd(ahi, bhi)
+}}
 
 func add64(a, b int64) (int64, bool) {
 	s := a + b

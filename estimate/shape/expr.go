@@ -9,10 +9,10 @@ import (
 // text is a symbol as it stands.
 const maxExpr = 512
 
-// evaluate returns what a dimension comes to that an exporter wrote into dim_param: a number, a symbol, or an expression
-// such as "batch*2", "past_sequence_length + 1", "floor(h/2)", "(s0 + 1)//2" or "Max(1, s7)". Text that is none of these
-// is a symbol with that name, which is what ONNX says of it. Symbols without a size are unknown. names are the symbols,
-// in order, repeats included.
+// evaluate returns what a dimension comes to that an exporter wrote into dim_param: a number, a symbol, or an
+// expression such as "batch*2", "past_sequence_length + 1", "floor(h/2)", "(s0 + 1)//2" or "Max(1, s7)". Text that is
+// none of these is a symbol with that name, which is what ONNX says of it. Symbols without a size are unknown. names
+// are the symbols, in order, repeats included.
 func evaluate(text string, size func(name string) (int64, bool)) (d Dim, names []string) {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {

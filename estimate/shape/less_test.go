@@ -11,8 +11,8 @@ import (
 	"github.com/memestimate/memestimate/test/must"
 )
 
-// TestLessOfLines takes away what the lines of testdata/ops say of an input: its rank, or its value. Inference then says
-// less, or the same, but nothing else and no error.
+// TestLessOfLines takes away what the lines of testdata/ops say of an input: its rank, or its value. Inference then
+// says less, or the same, but nothing else and no error.
 func TestLessOfLines(t *testing.T) {
 	files, err := filepath.Glob("testdata/ops/*.txt")
 	if err != nil || len(files) == 0 {

@@ -31,7 +31,8 @@ import (
 //	map(string,float32:-)       map from keys to values
 //	int64:2=4,5  -=7  2=1.5,2   with a value; int64 by default, float32 when one has a point
 //
-// An input is NAME:TYPE; the name is for the reader. An attribute is NAME=VALUE, and the look of the value says its type:
+// An input is NAME:TYPE; the name is for the reader. An attribute is NAME=VALUE, and the look of the value says its
+// type:
 //
 //	axis=-1  alpha=0.5  mode=linear  mode="a b"     int, float, string
 //	axes=0,  pads=1,1  scales=1.0,2  keys="a","b"   lists of them: a comma makes one

@@ -230,7 +230,7 @@ def test_a_model_that_nobody_knows(door: Door) -> None:
         ),
         (
             ["--parallel", "fsdp"],
-            "memestimate: --parallel is about several GPUs, and their number is not given\nmemestimate: hint: --gpus 2",
+            "memestimate: --parallel is about several GPUs: want --gpus of 2 or more\nmemestimate: hint: --gpus 2",
         ),
         (["--gpus", "2", "--parallel", "pp"], 'memestimate: invalid argument "pp" for --parallel: want ddp, fsdp\n'),
         (["--lora", "8", "--qlora", "8"], "memestimate: --lora and --qlora are two ways, want one of them\n"),

@@ -107,8 +107,9 @@ func eval[T any](b *browser, js string) T {
 	return v
 }
 
-// drop drops a file on the page and waits for what it says and the report that it shows, in ms milliseconds, some of them inside the program. The
-// file comes through the browser's own input, and is handed on as the drag that it would be.
+// drop drops a file on the page and waits for what it says and the report that it shows, in ms milliseconds, some of
+// them inside the program. The file comes through the browser's own input, and is handed on as the drag that it would
+// be.
 func (b *browser) drop(path string) (status, report string, ms, inside int) {
 	b.t.Helper()
 	eval[bool](b, `delete document.documentElement.dataset.done`)
@@ -148,8 +149,8 @@ func (b *browser) ask(args []string, path string) (stdout, stderr string, code i
 	return out.Stdout, out.Stderr, out.Code
 }
 
-// Built-in models, dropped as files, each sixth or with MEMESTIMATE_TESTS=every all: the figures are those of the program
-// to the byte.
+// Built-in models, dropped as files, each sixth or with MEMESTIMATE_TESTS=every all: the figures are those of the
+// program to the byte.
 func TestModels(t *testing.T) {
 	b := newBrowser(t)
 	slow := 0
@@ -343,8 +344,8 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// axe-core finds nothing, nothing sticks out, and all is reached by the keyboard, whatever the width and the colours: on
-// the page as it comes, with an answer, with a command, and in the report that its frame shows.
+// axe-core finds nothing, nothing sticks out, and all is reached by the keyboard, whatever the width and the colours:
+// on the page as it comes, with an answer, with a command, and in the report that its frame shows.
 func TestAccessible(t *testing.T) {
 	axe := must.Read(t, "../page/testdata/axe-core/axe.min.js")
 	b := newBrowser(t)

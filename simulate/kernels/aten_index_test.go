@@ -7,9 +7,9 @@ import (
 )
 
 // x[mask] and x[mask] = values first find the places of the mask: 8 bytes for each dimension of each that is set. An
-// optical flow's loss has one of [4, 2, 368, 496], all set, in a tensor of [12, 4, 2, 368, 496]: the allocator's history
-// of an H200 has +1460224 (the mask, which was expanded) +46727168 (places) +70090752 (the result), and they end in that
-// order. The words here leave out the rest of the history, CUB's temporary storage.
+// optical flow's loss has one of [4, 2, 368, 496], all set, in a tensor of [12, 4, 2, 368, 496]: the allocator's
+// history of an H200 has +1460224 (the mask, which was expanded) +46727168 (places) +70090752 (the result), and they
+// end in that order. The words here leave out the rest of the history, CUB's temporary storage.
 func TestPicksByMasks(t *testing.T) {
 	flow := of("float32", 12, 4, 2, 368, 496)
 	expanded := NewTensor("bool", []int64{4, 2, 368, 496}, []int64{182528, 0, 496, 1}, false)

@@ -22,8 +22,8 @@ const (
 	cuBLASChance    = 0.6 // of products of matrices, where cuDNN was not asked about them: some were measured
 )
 
-// An engine that cuDNN does not offer without a GPU is taken where it is likely, and left out of account where it is not
-// even doubtful: TestConvOdds holds how few passes run one there.
+// An engine that cuDNN does not offer without a GPU is taken where it is likely, and left out of account where it is
+// not even doubtful: TestConvOdds holds how few passes run one there.
 const (
 	likely   = 0.5
 	doubtful = 0.2

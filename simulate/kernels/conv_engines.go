@@ -266,7 +266,8 @@ func (w *convWork) fourier() int64 {
 }
 
 // tiledFourier is the same for the gradient of x, whose images are transformed in squares of tileSide, as many at once
-// as tilesAtOnce: see ConvShape.tiled. Of 996 measured passes with filters of more than one row and column 35 take that.
+// as tilesAtOnce: see ConvShape.tiled. Of 996 measured passes with filters of more than one row and column 35 take
+// that.
 func (w *convWork) tiledFourier() int64 {
 	if w.pass != ConvBackwardInput || w.groups != 1 || w.stride != 1 || w.dilation != 1 || w.dims > 2 || w.elem != 4 ||
 		min(w.filterHigh, w.filterIn) == 1 || max(w.filterHigh, w.filterIn) > tileSide {
@@ -294,9 +295,9 @@ func (w *convWork) square() int64 {
 const longestFilter = 32
 
 // Where cuDNN transforms a filter as long as the image, asked on a GPU about 14,000 of float32
-// (testdata/long_filters.csv.gz): the channels at most, and the images at least, where y has one pixel; and where it has
-// more, as of images with padding, the filters in so many columns at once, or few of them, decide with the images. No
-// side does up to largestImage. Of 19 to 31 images, of 17 to 63 filters and of 129 to 255 images none was asked.
+// (testdata/long_filters.csv.gz): the channels at most, and the images at least, where y has one pixel; and where it
+// has more, as of images with padding, the filters in so many columns at once, or few of them, decide with the images.
+// No side does up to largestImage. Of 19 to 31 images, of 17 to 63 filters and of 129 to 255 images none was asked.
 const (
 	fewChannels, manyImages        = 5, 32
 	fewMoved                       = 3

@@ -128,8 +128,8 @@ func chance(odds float64) float64 { return 1 / (1 + math.Exp(-odds)) }
 // So of the trees' other choices those stay that are as much, or more by such sums, and the most is what the trees name
 // where that is more. testdata/README.md says how often the answer is what a pass takes.
 //
-// Some engines are not offered without a GPU. Where one is likelier than not it is what runs. What does not run is one of
-// the other choices, of which those of all passes are replayed at once, only where it may well have.
+// Some engines are not offered without a GPU. Where one is likelier than not it is what runs. What does not run is one
+// of the other choices, of which those of all passes are replayed at once, only where it may well have.
 func (p *ConvPlan) answered(bytes int64, d gpu.Device) {
 	sums := saturate(2, int64(max(d.Multiprocessors, 1)), tileBytes) + convNotes
 	p.Bytes = bytes
