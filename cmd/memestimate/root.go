@@ -67,7 +67,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		},
 	}
 	// Cobra's own --version says more than the line unless it is given a template, with which every method of the program
-	// is kept: see report/markup.go.
+	// is kept: see report/page/markup.go.
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for memestimate")
 	s.flags(root.Flags())
 	a.flags(root.Flags())

@@ -23,43 +23,45 @@ type Bar struct {
 	Error string // why there is no size; "" where there is one
 }
 
-type chartView struct {
-	Title, Capacity string
-	Bars            []barView
-}
-
-// A barView is drawn in a box 100 wide.
-type barView struct {
-	Name, Size, Note string
-	Why              string // there is no bar: a sentence, as long as the row
-	Base, Over       bool
-	Width            string
-	Limit            string // where the capacity is; empty where it is outside
-}
-
-// bars lays a chart out.
-func (c *Chart) bars() *chartView {
-	if c == nil {
-		return nil
-	}
-	v := &chartView{Title: clean(c.Title)}
+// chart draws bars in boxes that are 100 wide.
+func (m *markup) chart(c *Chart) {
 	longest := int64(1)
 	for _, b := range c.Bars {
 		longest = max(longest, b.Bytes)
 	}
-	limit := ""
+	limit := "" // where the capacity is, unless that is far outside
 	if at := c.Capacity.Bytes; at > 0 && at <= 2*longest {
 		longest = max(longest, at)
 		limit = hundredths(at, longest)
-		v.Capacity = clean(c.Capacity.Name) + ": " + report.Size(at)
 	}
+	m.Add(`<section aria-labelledby="h-chart">
+<h2 id="h-chart">%s</h2>
+`, c.Title)
+	m.AddIf(limit != "", `<p class="quiet">The line is %s: %s.</p>`, c.Capacity.Name, report.Size(c.Capacity.Bytes))
+	m.WriteString("\n" + `<table class="chart"><thead><tr><th scope="col">Setting</th><td aria-hidden="true"></td>` +
+		`<th scope="col" class="n">On the GPU</th><th scope="col" class="n">Change</th></tr></thead>` + "\n<tbody>")
 	for _, b := range c.Bars {
-		x := barView{Name: clean(b.Name), Size: report.Size(b.Bytes), Note: clean(b.Note), Base: b.Base, Over: b.Over,
-			Width: hundredths(b.Bytes, longest), Limit: limit}
-		x.Why = clean(b.Error)
-		v.Bars = append(v.Bars, x)
+		m.bar(&b, hundredths(b.Bytes, longest), limit)
 	}
-	return v
+	m.WriteString("</tbody></table>\n</section>")
+}
+
+func (m *markup) bar(b *Bar, width, limit string) {
+	m.WriteString("<tr")
+	m.AddIf(b.Base, ` class="base"`)
+	m.Add(`><th scope="row">%s</th>`, b.Name)
+	if b.Error != "" {
+		m.Add(`<td class="why" colspan="3">%s</td></tr>`+"\n", b.Error)
+		return
+	}
+	m.WriteString(`<td aria-hidden="true"><svg viewBox="0 0 100 10" preserveAspectRatio="none">`)
+	class := "bar"
+	if b.Over {
+		class = "over"
+	}
+	m.Add(`<rect class="%s" width="%s" height="10"/>`, class, width)
+	m.AddIf(limit != "", `<line x1="%s" x2="%s" y1="0" y2="10"/>`, limit, limit)
+	m.Add(`</svg></td><td class="n">%s</td><td class="n">%s</td></tr>`+"\n", report.Size(b.Bytes), b.Note)
 }
 
 // hundredths writes what n is of all, of 100.

@@ -18,53 +18,30 @@ type data struct {
 }
 
 type runData struct {
-	Name     string        `json:"name"`
-	Events   int           `json:"events"`
-	Start    column        `json:"start"` // event that allocates
-	End      []int32       `json:"end"`   // event that frees, or -1
-	Bytes    column        `json:"bytes"`
-	Category column        `json:"category"`
-	Layer    column        `json:"layer"` // index into Layers, or -1
-	Layers   []string      `json:"layers"`
-	Phases   []phaseData   `json:"phases"`
-	Levels   [][2]int64    `json:"levels"`
-	Reserved int64         `json:"reserved"`
-	Segments []segmentData `json:"segments"`
-	Trace    *traceData    `json:"trace"` // of a recording
+	Name     string      `json:"name"`
+	Events   int         `json:"events"`
+	Start    column      `json:"start"` // event that allocates
+	End      []int32     `json:"end"`   // event that frees, or -1
+	Bytes    column      `json:"bytes"`
+	Category column      `json:"category"`
+	Layer    column      `json:"layer"` // index into Layers, or -1
+	Layers   []string    `json:"layers"`
+	Phases   []phaseData `json:"phases"`
+	Levels   [][2]int64  `json:"levels"`
+	Reserved int64       `json:"reserved"`
+	Segments []Segment   `json:"segments"`
+	Trace    *traceData  `json:"trace"` // of a recording
 
-	Capacity *capacityData `json:"capacity"`
-	Failure  *failureData  `json:"failure"`
-	Texts    [][]string    `json:"texts"` // what allocations are, in lines
-	About    []int32       `json:"about"` // by allocation: index into Texts, or -1; none where nothing is known
-}
-
-type capacityData struct {
-	Bytes int64  `json:"bytes"`
-	Name  string `json:"name"`
-}
-
-type failureData struct {
-	Bytes int64  `json:"bytes"`
-	Text  string `json:"text"`
+	Capacity *Capacity  `json:"capacity"`
+	Failure  *Failure   `json:"failure"`
+	Texts    [][]string `json:"texts"` // what allocations are, in lines
+	About    []int32    `json:"about"` // by allocation: index into Texts, or -1; none where nothing is known
 }
 
 type phaseData struct {
 	Name  string `json:"name"`
 	Step  int32  `json:"step"`
 	Begin int    `json:"begin"` // first event
-}
-
-type segmentData struct {
-	Addr   int64       `json:"addr"`
-	Bytes  int64       `json:"bytes"`
-	Kind   string      `json:"kind"`
-	Blocks []blockData `json:"blocks"`
-}
-
-type blockData struct {
-	Bytes int64  `json:"bytes"`
-	Used  bool   `json:"used"`
-	Label string `json:"label"`
 }
 
 // A column is a figure of each allocation, in the order of their events. It is made as it is written: those of a large
@@ -140,7 +117,7 @@ func runDataOf(r *Run) (*runData, error) {
 		return nil, fmt.Errorf("page: %w", err)
 	}
 	d := &runData{Name: show(r.Name), End: make([]int32, t.Blocks), Layers: []string{}, Phases: []phaseData{},
-		Levels: [][2]int64{}, Reserved: r.Reserved, Segments: []segmentData{},
+		Levels: [][2]int64{}, Reserved: r.Reserved, Segments: []Segment{},
 		Start:    columnOf(r, func(n int32, _ *timeline.Event) int64 { return int64(n) }),
 		Bytes:    columnOf(r, func(_ int32, e *timeline.Event) int64 { return e.Bytes }),
 		Category: columnOf(r, func(_ int32, e *timeline.Event) int64 { return int64(e.Category) }),
@@ -160,15 +137,13 @@ func runDataOf(r *Run) (*runData, error) {
 		}
 	}
 	for _, s := range r.Segments {
-		k := segmentData{Addr: s.Addr, Bytes: s.Bytes, Kind: s.Kind, Blocks: []blockData{}}
-		for _, b := range s.Blocks {
-			label := ""
-			if b.Label != "" {
-				label = show(b.Label)
+		s.Blocks = append([]Block{}, s.Blocks...)
+		for i := range s.Blocks {
+			if b := &s.Blocks[i]; b.Label != "" {
+				b.Label = show(b.Label)
 			}
-			k.Blocks = append(k.Blocks, blockData{b.Bytes, b.Used, label})
 		}
-		d.Segments = append(d.Segments, k)
+		d.Segments = append(d.Segments, s)
 	}
 	return d, nil
 }
@@ -218,10 +193,10 @@ func (d *runData) events(r *Run) (first int32) {
 // about writes each text once: most allocations are alike.
 func (d *runData) about(r *Run) {
 	if r.Capacity.Bytes > 0 {
-		d.Capacity = &capacityData{r.Capacity.Bytes, clean(r.Capacity.Name)}
+		d.Capacity = &Capacity{r.Capacity.Bytes, clean(r.Capacity.Name)}
 	}
 	if r.Failure != nil {
-		d.Failure = &failureData{r.Failure.Bytes, clean(r.Failure.Text)}
+		d.Failure = &Failure{r.Failure.Bytes, clean(r.Failure.Text)}
 	}
 	d.Texts, d.About = [][]string{}, []int32{}
 	known := map[string]int32{}

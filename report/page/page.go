@@ -46,6 +46,8 @@ type Verdict struct {
 type Table struct {
 	Title string
 	Grid  *report.Grid
+
+	layers []string // of the timeline, one for each row; nil where the rows are of none
 }
 
 // A Fact is a line of the page's head.
@@ -83,14 +85,14 @@ type Run struct {
 
 // A Capacity is a number of bytes that cannot be exceeded.
 type Capacity struct {
-	Bytes int64
-	Name  string // of what has it
+	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"` // of what has it
 }
 
 // A Failure is a request that could not be served.
 type Failure struct {
-	Bytes int64
-	Text  string // of the moment
+	Bytes int64  `json:"bytes"`
+	Text  string `json:"text"` // of the moment
 }
 
 // A Module is what a model says of a layer, as people write it. Sizes are bytes.
@@ -108,16 +110,17 @@ type Level struct {
 
 // A Segment is a piece of reserved memory.
 type Segment struct {
-	Addr, Bytes int64
-	Kind        string // "small", "large", "expandable"
-	Blocks      []Block
+	Addr   int64   `json:"addr"`
+	Bytes  int64   `json:"bytes"`
+	Kind   string  `json:"kind"` // "small", "large", "expandable"
+	Blocks []Block `json:"blocks"`
 }
 
 // A Block is a part of a segment.
 type Block struct {
-	Bytes int64
-	Used  bool
-	Label string // what it belongs to; may be empty
+	Bytes int64  `json:"bytes"`
+	Used  bool   `json:"used"`
+	Label string `json:"label"` // what it belongs to; may be empty
 }
 
 //go:embed page.css
@@ -170,37 +173,11 @@ func Write(w io.Writer, p *Page) error {
 	if err != nil {
 		return err
 	}
-	styles, scripts := Sources()
-	view := view{
-		Title: clean(p.Title), Subtitle: clean(p.Subtitle),
-		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri "+
-			"'none'; form-action 'none'", styles, scripts),
-		CSS: uplotCSS + pageCSS, Uplot: uplotJS, Own: pageJS(),
-		Drawn: len(p.Runs) > 0, Two: len(p.Runs) > 1, Chart: p.Chart.bars(), Curve: p.Curve.drawn(),
-	}
-	for _, v := range p.Verdicts {
-		view.Verdicts = append(view.Verdicts, Verdict{v.Good, clean(v.Text)})
-	}
-	for _, f := range p.Facts {
-		view.Facts = append(view.Facts, Fact{clean(f.Name), clean(f.Value), clean(f.About)})
-	}
-	for _, n := range p.Notes {
-		view.Notes = append(view.Notes, clean(n))
-	}
-	for i := range p.Runs {
-		view.Runs = append(view.Runs, runOf(&p.Runs[i], len(p.Runs) == 1))
-		view.HasSegs = view.HasSegs || len(p.Runs[i].Segments) > 0
-		view.Traced = view.Traced || p.Runs[i].Trace != nil
-	}
-	if view.Tables, err = tables(p); err != nil {
-		return err
-	}
-	_, err = view.markup().WriteTo(w)
-	if err == nil {
+	if _, err = p.markup().WriteTo(w); err == nil {
 		err = writeData(w, d)
 	}
 	if err == nil {
-		_, err = view.scripts().WriteTo(w)
+		_, err = p.scripts().WriteTo(w)
 	}
 	if err != nil {
 		return fmt.Errorf("page: %w", err)
@@ -220,23 +197,6 @@ func writeData(w io.Writer, d *data) error {
 	}
 	_, err := io.WriteString(w, "</script>\n")
 	return err
-}
-
-// A view is what the page's markup is made of.
-type view struct {
-	Title, Subtitle string
-	Policy          string
-	CSS             string
-	Uplot, Own      string
-	Verdicts        []Verdict
-	Facts           []Fact
-	Notes           []string
-	Tables          []table
-	Runs            []runView
-	Chart           *chartView
-	Curve           *curveView
-	Drawn, Two      bool
-	HasSegs, Traced bool
 }
 
 // Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in

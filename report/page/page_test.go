@@ -187,6 +187,18 @@ func TestHostileNames(t *testing.T) {
 	b.quiet(t)
 }
 
+// What the program did not write itself is text, in an attribute too.
+func TestMarkupEscapes(t *testing.T) {
+	const name = `"><script>alert('&')</script>`
+	var m markup
+	m.Add(`<p title="%s">%s</p>`, name, name)
+	m.AddIf(false, "<p>%s</p>", name)
+	const text = "&#34;&gt;&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;"
+	if got, want := m.String(), `<p title="`+text+`">`+text+`</p>`; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
 // 100,000 events are drawn within 2 seconds, and moving stays fluid: of the processor's time, which is what the page is
 // answerable for. On a machine that has nothing else to do that is the time one waits.
 func TestManyEvents(t *testing.T) {

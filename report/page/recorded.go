@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -142,8 +143,7 @@ func SegmentTable(r *Run, several bool) Table {
 		{Title: "Size", Right: true}, {Title: "In use", Right: true}, {Title: "Free", Right: true},
 		{Title: "Largest free", Right: true}, {Title: "Blocks", Right: true}}}
 	list := slices.Clone(r.Segments)
-	slices.SortStableFunc(list, func(a, b Segment) int { return int(min(max(b.Bytes-a.Bytes, -1), 1)) })
-	exact := func(n int64) string { return strconv.FormatInt(n, 10) + " B" }
+	slices.SortStableFunc(list, func(a, b Segment) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	for i, s := range list {
 		var used, largest int64
 		for _, b := range s.Blocks {
@@ -154,8 +154,7 @@ func SegmentTable(r *Run, several bool) Table {
 			}
 		}
 		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), "0x" + strconv.FormatUint(uint64(s.Addr), 16), s.Kind,
-			exact(s.Bytes),
-			exact(used), exact(s.Bytes - used), exact(largest), strconv.Itoa(len(s.Blocks))})
+			bytesCell(s.Bytes), bytesCell(used), bytesCell(s.Bytes - used), bytesCell(largest), strconv.Itoa(len(s.Blocks))})
 	}
 	return Table{Title: title, Grid: g}
 }

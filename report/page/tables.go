@@ -5,86 +5,39 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
-// A table is one of the page's, ready to be written.
-type table struct {
-	Title   string
-	Columns []report.Column
-	Rows    []row
-	Footer  []cell
-	More    int  // rows left out
-	Layers  bool // a row is a layer of the picture
-}
-
-// A row is a line of a table.
-type row struct {
-	Layer string // of the timeline; empty where the row is none
-	Cells []cell
-}
-
-// A cell is text, with the number to sort it by where it is one.
-type cell struct {
-	Text   string
-	Number string // empty where it is none
-	Right  bool
-}
-
-// runView is what the page says of a run without any script.
-type runView struct {
-	Name       string
-	Sentence   string
-	Categories [][3]string // name, size, share at the peak, the largest first
-}
-
-// runOf describes a run, alone on its page or not.
-func runOf(r *Run, alone bool) runView {
+// peakSentence says what was live at a run's peak, alone on its page or not; "" where the page's facts say it.
+func peakSentence(r *Run, alone bool) string {
 	t := r.Timeline
 	bytes, at := t.Peak()
-	v := runView{Name: show(r.Name), Sentence: "Nothing is ever allocated."}
-	if at < 0 {
-		return v
-	}
-	if v.Sentence = ""; alone && !r.Inferred {
-		return v.categories(t, bytes, at) // the page's facts say it
+	switch {
+	case at < 0:
+		return "Nothing is ever allocated."
+	case alone && !r.Inferred:
+		return ""
 	}
 	e := t.At(at)
-	v.Sentence = fmt.Sprintf("%s live at the peak, in step %d, %s", report.Size(bytes), e.Step, e.Phase)
+	text := fmt.Sprintf("%s live at the peak, in step %d, %s", report.Size(bytes), e.Step, e.Phase)
 	if e.Layer != timeline.NoLayer {
-		v.Sentence += ", at " + show(t.Layers[e.Layer])
+		text += ", at " + show(t.Layers[e.Layer])
 	}
-	v.Sentence += "."
+	text += "."
 	if r.Allocated > 0 {
-		v.Sentence += " The allocator's peak: " + report.Size(r.Allocated) + " allocated"
+		text += " The allocator's peak: " + report.Size(r.Allocated) + " allocated"
 		if r.Reserved > 0 {
-			v.Sentence += ", " + report.Size(r.Reserved) + " reserved"
+			text += ", " + report.Size(r.Reserved) + " reserved"
 		}
-		v.Sentence += "."
+		text += "."
 	}
 	if r.Inferred {
-		v.Sentence += " Categories and phases are inferred from the recorded stacks."
+		text += " Categories and phases are inferred from the recorded stacks."
 	}
-	return v.categories(t, bytes, at)
-}
-
-// categories adds what was live at an event, in so many bytes.
-func (v runView) categories(t *timeline.Source, bytes int64, at int) runView {
-	by := t.ByCategory(at)
-	var order []timeline.Category
-	for c := range timeline.NumCategories {
-		if by[c] > 0 {
-			order = append(order, c)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b timeline.Category) int { return cmp.Compare(by[b], by[a]) })
-	for _, c := range order {
-		v.Categories = append(v.Categories, [3]string{categoryWord(c), report.Size(by[c]),
-			strconv.FormatFloat(float64(by[c])/float64(bytes)*100, 'f', 1, 64) + " %"})
-	}
-	return v
+	return text
 }
 
 // categoryWord is what the report calls a category.
@@ -118,93 +71,38 @@ func phases(t *timeline.Source) []phase {
 	return out
 }
 
-// tables are those of the timelines, then the others.
-func tables(p *Page) ([]table, error) {
-	var out []table
-	switch len(p.Runs) {
+// timelineTables are the tables of one run, or of two beside each other.
+func timelineTables(runs []Run) []Table {
+	switch len(runs) {
 	case 0:
+		return nil
 	case 2:
-		a, b := &p.Runs[0], &p.Runs[1]
+		a, b := &runs[0], &runs[1]
 		layers, names := differences(a, b)
-		out = append(out, tableOf("Differences by category", categoryDifferences(a, b), nil),
-			tableOf("Differences by layer, the largest first", layers, names),
-			tableOf("Differences by phase", phaseDifferences(a, b), nil))
-	default:
-		layers, names := layerGrid(&p.Runs[0])
-		out = append(out, tableOf("Layers", layers, names), tableOf("Phases", phaseGrid(p.Runs[0].Timeline), nil))
+		return []Table{{"Differences by category", categoryDifferences(a, b), nil},
+			{"Differences by layer, the largest first", layers, names}, {"Differences by phase", phaseDifferences(a, b), nil}}
 	}
-	for _, t := range p.Tables {
-		if t.Grid == nil {
-			return nil, fmt.Errorf("page: table %q has no grid", t.Title)
-		}
-		out = append(out, tableOf(t.Title, t.Grid, nil))
-	}
-	return out, nil
+	layers, names := layerGrid(&runs[0])
+	return []Table{{"Layers", layers, names}, {"Phases", phaseGrid(runs[0].Timeline), nil}}
 }
 
-// tableOf escapes a grid and finds its numbers. layers are the timeline's names of the layers that its rows are of; nil
-// where they are of none.
-func tableOf(title string, g *report.Grid, layers []string) table {
-	t := table{Title: clean(title), Layers: layers != nil}
-	for _, c := range g.Columns {
-		c.Title = clean(c.Title)
-		t.Columns = append(t.Columns, c)
-	}
-	for i, s := range g.Footer {
-		t.Footer = append(t.Footer, cell{Text: clean(s), Right: g.Columns[i].Right})
-	}
-	for i, r := range g.Rows {
-		if i == maxRows {
-			t.More = len(g.Rows) - maxRows
-			break
-		}
-		cells := make([]cell, len(r))
-		for k, s := range r {
-			cells[k] = cell{Text: clean(s), Right: g.Columns[k].Right}
-			switch {
-			case g.Columns[k].File && s != "":
-				cells[k].Text = show(s)
-			case g.Columns[k].Right:
-				cells[k].Number, cells[k].Text = number(s)
-			}
-		}
-		line := row{Cells: cells}
-		if layers != nil {
-			line.Layer = show(layers[i])
-		}
-		t.Rows = append(t.Rows, line)
-	}
-	return t
-}
-
-// number is what to sort a cell by. Whole bytes, as the grids of sizes here have
-// them, are shown for people.
+// number is what to sort a cell by, "" where it is no number, and how it is shown: whole bytes, as the grids of sizes here
+// have them, for people.
 func number(s string) (sort, text string) {
-	if b, ok := cutBytes(s); ok {
-		return strconv.FormatInt(b, 10), report.Size(b)
-	}
-	digits := make([]byte, 0, len(s))
-	for i := range len(s) {
-		if s[i] != ',' {
-			digits = append(digits, s[i])
+	if digits, ok := strings.CutSuffix(s, " B"); ok {
+		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
+			return digits, report.Size(n)
 		}
 	}
-	if _, err := strconv.ParseFloat(string(digits), 64); err != nil {
+	sort = strings.ReplaceAll(s, ",", "")
+	if _, err := strconv.ParseFloat(sort, 64); err != nil {
 		return "", s
 	}
-	return string(digits), s
+	return sort, s
 }
 
 // bytesCell marks a cell as a size in bytes.
 func bytesCell(n int64) string { return strconv.FormatInt(n, 10) + " B" }
-
-func cutBytes(s string) (int64, bool) {
-	if len(s) < 3 || s[len(s)-2:] != " B" {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(s[:len(s)-2], 10, 64)
-	return n, err == nil
-}
 
 // layerSum is what a layer takes.
 type layerSum struct {

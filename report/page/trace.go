@@ -17,7 +17,6 @@ type Trace struct {
 	Begin    []TraceSegment // what was reserved before the first event
 	Segments []TraceSegment // what was reserved and given back since
 	Marks    []Mark
-	Spans    []Span
 }
 
 // A TraceBlock is where an allocation lies, and who asked for it.
@@ -38,41 +37,23 @@ type TraceSegment struct {
 
 // A Mark is something to see at an event: where memory ran out.
 type Mark struct {
-	Event int
-	Text  string
-}
-
-// A Span is a part of the recording that the program named.
-type Span struct {
-	Name       string
-	Begin, End int // events
+	Event int    `json:"event"`
+	Text  string `json:"text"`
 }
 
 type traceData struct {
 	// allocations from before the recording: events of the page that come before its own
-	First    int         `json:"first"`
-	Addr     []int64     `json:"addr"`
-	Block    []int64     `json:"block"` // bytes
-	Stack    []int32     `json:"stack"`
-	Stream   []int32     `json:"stream"` // index into Streams
-	Streams  []string    `json:"streams"`
-	Frames   []string    `json:"frames"`
-	Stacks   [][]int32   `json:"stacks"`
-	Segments [][6]int64  `json:"segments"` // event of the page (-1: before), address, bytes, stream, kind, freed
-	Kinds    []string    `json:"kinds"`
-	Marks    []markData  `json:"marks"`
-	Spans    []phaseSpan `json:"spans"`
-}
-
-type markData struct {
-	Event int    `json:"event"` // of the page
-	Text  string `json:"text"`
-}
-
-type phaseSpan struct {
-	Name  string `json:"name"`
-	Begin int    `json:"begin"`
-	End   int    `json:"end"`
+	First    int        `json:"first"`
+	Addr     []int64    `json:"addr"`
+	Block    []int64    `json:"block"` // bytes
+	Stack    []int32    `json:"stack"`
+	Stream   []int32    `json:"stream"` // index into Streams
+	Streams  []string   `json:"streams"`
+	Frames   []string   `json:"frames"`
+	Stacks   [][]int32  `json:"stacks"`
+	Segments [][6]int64 `json:"segments"` // event of the page (-1: before), address, bytes, stream, kind, freed
+	Kinds    []string   `json:"kinds"`
+	Marks    []Mark     `json:"marks"`
 }
 
 var segmentKinds = []string{"large", "small", "expandable"}
@@ -88,7 +69,7 @@ func streamName(cuda int64) string {
 // the page's events that come before the recording.
 func traceOf(t *Trace, first int) *traceData {
 	d := &traceData{First: first, Streams: []string{}, Frames: []string{}, Stacks: t.Stacks, Segments: [][6]int64{},
-		Kinds: segmentKinds, Marks: []markData{}, Spans: []phaseSpan{}}
+		Kinds: segmentKinds, Marks: []Mark{}}
 	if d.Stacks == nil {
 		d.Stacks = [][]int32{}
 	}
@@ -126,10 +107,7 @@ func traceOf(t *Trace, first int) *traceData {
 		add(&t.Segments[i], first+t.Segments[i].Event)
 	}
 	for _, m := range t.Marks {
-		d.Marks = append(d.Marks, markData{first + m.Event, clean(m.Text)})
-	}
-	for _, s := range t.Spans {
-		d.Spans = append(d.Spans, phaseSpan{show(s.Name), first + s.Begin, first + s.End})
+		d.Marks = append(d.Marks, Mark{first + m.Event, clean(m.Text)})
 	}
 	return d
 }
