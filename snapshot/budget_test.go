@@ -36,20 +36,20 @@ var bombs = []struct {
 		io.WriteString(w, "eu.")
 	}, "wait to become part"},
 	{"long strings", 120 << 20, func(w io.Writer, n int) {
-		io.WriteString(w, "\x80\x04}("+str("x")+"(")
+		io.WriteString(w, "\x80\x04}("+str("x")+"](")
 		for i := range n / (15 << 20) {
 			io.WriteString(w, "X"+u32(15<<20)+string(rune('a'+i)))
 			repeat(w, "\x00", 15<<20-1)
 		}
-		io.WriteString(w, "lu.")
+		io.WriteString(w, "eu.")
 	}, "wait to become part"},
 	{"one string again and again", 120 << 20, func(w io.Writer, n int) {
-		io.WriteString(w, "\x80\x04}("+str("x")+"(")
+		io.WriteString(w, "\x80\x04}("+str("x")+"](")
 		for range n / (15 << 20) {
 			io.WriteString(w, "X"+u32(15<<20))
 			repeat(w, "\x00", 15<<20)
 		}
-		io.WriteString(w, "lu.")
+		io.WriteString(w, "eu.")
 	}, "belong to no event"},
 	{"strings, then lists", 128 << 20, func(w io.Writer, n int) {
 		io.WriteString(w, "\x80\x02}("+str("x"))

@@ -1,22 +1,24 @@
 package snapshot
 
+import "encoding/binary"
+
 // A Builder makes a Snapshot event by event.
 type Builder struct {
-	s       *Snapshot
-	frames  map[Frame]uint32
-	stacks  map[string]StackID
-	notes   map[string]NoteID
-	streams map[int64]uint32
+	s          *Snapshot
+	frames     map[Frame]uint32
+	stacks     map[string]StackID
+	categories map[string]uint32
+	streams    map[int64]uint32
 }
 
 // NewBuilder returns a Builder of an empty snapshot with so many devices.
 func NewBuilder(devices int) *Builder {
 	b := &Builder{
-		s:       &Snapshot{stacks: make([][2]uint32, 1), hasSettings: true, hasNotes: true},
-		frames:  map[Frame]uint32{},
-		stacks:  map[string]StackID{},
-		notes:   map[string]NoteID{},
-		streams: map[int64]uint32{},
+		s:          newSnapshot(),
+		frames:     map[Frame]uint32{},
+		stacks:     map[string]StackID{},
+		categories: map[string]uint32{"": 0},
+		streams:    map[int64]uint32{},
 	}
 	for range devices {
 		b.s.Traces = append(b.s.Traces, new(Trace))
@@ -24,44 +26,45 @@ func NewBuilder(devices int) *Builder {
 	return b
 }
 
+// indexOf returns the place of v in a list, to which it is added if it is new. places has those of the list's elements.
+func indexOf[T comparable](list *[]T, places map[T]uint32, v T) uint32 {
+	i, ok := places[v]
+	if !ok {
+		i = uint32(len(*list))
+		*list = append(*list, v)
+		places[v] = i
+	}
+	return i
+}
+
 // Stack returns the stack of these frames, innermost first.
 func (b *Builder) Stack(frames ...Frame) StackID {
 	start := len(b.s.stackFrames)
-	key := make([]byte, 0, 4*len(frames))
 	for _, f := range frames {
-		i, ok := b.frames[f]
-		if !ok {
-			i = uint32(len(b.s.Frames))
-			b.s.Frames = append(b.s.Frames, f)
-			b.frames[f] = i
-		}
-		key = append(key, byte(i), byte(i>>8), byte(i>>16), byte(i>>24))
-		b.s.stackFrames = append(b.s.stackFrames, i)
+		b.s.stackFrames = append(b.s.stackFrames, indexOf(&b.s.Frames, b.frames, f))
 	}
-	if id, ok := b.stacks[string(key)]; ok {
-		b.s.stackFrames = b.s.stackFrames[:start]
+	return b.s.internStack(start, b.stacks)
+}
+
+// internStack finds or adds the stack that stackFrames has from start on.
+func (s *Snapshot) internStack(start int, ids map[string]StackID) StackID {
+	frames := s.stackFrames[start:]
+	key := make([]byte, 0, 256)
+	for _, f := range frames {
+		key = binary.NativeEndian.AppendUint32(key, f)
+	}
+	if id, ok := ids[string(key)]; ok {
+		s.stackFrames = s.stackFrames[:start]
 		return id
 	}
-	id := StackID(len(b.s.stacks))
-	b.s.stacks = append(b.s.stacks, [2]uint32{uint32(start), uint32(len(b.s.stackFrames))})
-	b.stacks[string(key)] = id
+	id := StackID(len(s.stacks))
+	s.stacks = append(s.stacks, [2]int{start, len(s.stackFrames)})
+	ids[string(key)] = id
 	return id
 }
 
-// Note returns the note with a category; "" is none.
-func (b *Builder) Note(category string) NoteID {
-	id, ok := b.notes[category]
-	if !ok {
-		n := Note{CompileContext: "N/A", Category: category, has: hasCompileContext | hasUserMetadata}
-		if category != "" {
-			n.has |= hasCategory
-		}
-		id = NoteID(len(b.s.Notes))
-		b.s.Notes = append(b.s.Notes, n)
-		b.notes[category] = id
-	}
-	return id
-}
+// Category returns the index of a category in Snapshot.Categories.
+func (b *Builder) Category(name string) uint32 { return indexOf(&b.s.Categories, b.categories, name) }
 
 // Event appends an event to a device's trace. Stream is the CUDA stream; the
 // event's own is set.
@@ -71,15 +74,7 @@ func (b *Builder) Event(device int, e Event, stream int64) {
 }
 
 // stream returns the index of a CUDA stream.
-func (b *Builder) stream(stream int64) uint32 {
-	i, ok := b.streams[stream]
-	if !ok {
-		i = uint32(len(b.s.Streams))
-		b.s.Streams = append(b.s.Streams, stream)
-		b.streams[stream] = i
-	}
-	return i
-}
+func (b *Builder) stream(stream int64) uint32 { return indexOf(&b.s.Streams, b.streams, stream) }
 
 // Snapshot returns what was built. The Builder must not be used afterwards.
 func (b *Builder) Snapshot() *Snapshot { return b.s }

@@ -17,8 +17,6 @@ const (
 	idSize
 	idStream
 	idTime
-	idCompileContext
-	idUserMetadata
 	idCategory
 	idDevice
 	idAddress
@@ -30,7 +28,6 @@ const (
 	idPool
 	idExpandable
 	idState
-	idStage
 	idLarge
 	idSmall
 	idHistory
@@ -44,26 +41,26 @@ const (
 var knownStrings = append(append([]string{
 	"segments", "device_traces", "allocator_settings", "external_annotations",
 	"blocks", "frames", "name", "filename", "line", "action", "addr", "device_free",
-	"size", "stream", "time_us", "compile_context", "user_metadata", "category",
+	"size", "stream", "time_us", "category",
 	"device", "address", "total_size", "allocated_size", "active_size",
 	"requested_size", "segment_type", "segment_pool_id", "is_expandable", "state",
-	"stage", "large", "small", "history", "real_size", "active_awaiting_free",
+	"large", "small", "history", "real_size", "active_awaiting_free",
 }, stateNames[:]...), actionNames[:]...)
 
 // object makes an empty container, or refuses where the file has shown too few
 // bytes for as many.
-func (m *machine) object(k ValueKind) (uint32, error) {
+func (m *machine) object(s shape) (uint32, error) {
 	if n := len(m.free); n > 0 {
 		i := m.free[n-1]
 		m.free = m.free[:n-1]
 		o := &m.objects[i]
-		*o = object{items: o.items[:0], kind: k, at: m.in.offset()}
+		*o = object{items: o.items[:0], shape: s, at: m.in.offset()}
 		return i, nil
 	}
 	if len(m.objects) > slack && int64(len(m.objects)) > slack+m.in.offset()/4 {
 		return 0, m.fail("more than %d containers at once", len(m.objects))
 	}
-	m.objects = append(m.objects, object{kind: k, at: m.in.offset()})
+	m.objects = append(m.objects, object{shape: s, at: m.in.offset()})
 	return uint32(len(m.objects) - 1), nil
 }
 
@@ -73,6 +70,15 @@ func (m *machine) at(i int) *object {
 		return nil
 	}
 	return &m.objects[m.stack[i].n]
+}
+
+// itemsOf returns the items of a container of that shape that nobody has taken apart.
+func (m *machine) itemsOf(v value, s shape) (items []value, ok bool) {
+	if v.kind != kObject {
+		return nil, false
+	}
+	o := &m.objects[v.n]
+	return o.items, o.shape == s && !o.done
 }
 
 // under says whether the value at stack[i] is going into a container of that
@@ -94,22 +100,25 @@ func (m *machine) under(i int, r role) bool {
 	return o != nil && o.role == r
 }
 
+// shapes are the containers that opcodes make.
+var shapes = map[byte]shape{opEmptyDict: aDict, opEmptyList: aList, opEmptyTuple: aTuple}
+
 // open pushes an empty container and finds out what it is for.
 func (m *machine) open(op byte) error {
-	k := makes(op)
-	i, err := m.object(k)
+	shape := shapes[op]
+	i, err := m.object(shape)
 	if err != nil {
 		return err
 	}
 	o, top := &m.objects[i], len(m.stack)
 	switch {
-	case k == Dict && top == 0:
+	case shape == aDict && top == 0:
 		o.role = roleRoot
-	case k == List && top == 0:
+	case shape == aList && top == 0:
 		o.role = roleSegments // alone, as torch.cuda.memory_snapshot returns them
-	case k == Tuple && top == 0:
+	case shape == aTuple && top == 0:
 		return m.refuseRoot()
-	case k == List && m.under(top, roleTraces):
+	case shape == aList && m.under(top, roleTraces):
 		if len(m.s.Traces) >= maxDevices {
 			return m.fail("traces of more than %d devices", maxDevices)
 		}
@@ -117,30 +126,12 @@ func (m *machine) open(op byte) error {
 		m.device = len(m.s.Traces)
 		m.s.Traces = append(m.s.Traces, new(Trace))
 		o.alias.n = int64(m.device)
-	case k == List && top > 0 && m.stack[top-1].kind == kString && (top-m.floor())%2 == 1:
-		// The value of a dict's key.
-		dict := m.at(m.floor() - 1)
-		if dict == nil || dict.kind != Dict {
-			break
+	case shape == aList && m.stack[top-1].kind == kString:
+		if o.role = m.roleOf(top); m.given[o.role] {
+			return m.fail("%s given twice", m.strings[m.stack[top-1].n])
 		}
-		switch id := uint32(m.stack[top-1].n); {
-		case id == idSegments && dict.role == roleRoot:
-			o.role = roleSegments
-			if len(m.s.Segments) > 0 {
-				return m.fail("segments given twice")
-			}
-		case id == idTraces && dict.role == roleRoot:
-			o.role = roleTraces
-			if len(m.s.Traces) > 0 {
-				return m.fail("device_traces given twice")
-			}
-		case id == idAnnotations && dict.role == roleRoot:
-			o.role = roleRanges
-			if len(m.s.Annotations) > 0 {
-				return m.fail("external_annotations given twice")
-			}
-		case id == idBlocks && m.under(m.floor()-1, roleSegments):
-			o.role = roleBlocks
+		m.given[o.role] = o.role == roleSegments || o.role == roleTraces
+		if o.role == roleBlocks {
 			m.blocks = m.blocks[:0]
 		}
 	}
@@ -148,15 +139,29 @@ func (m *machine) open(op byte) error {
 	return nil
 }
 
-// makes is the kind of container that an opcode makes.
-func makes(op byte) ValueKind {
-	switch op {
-	case opEmptyDict, opDict:
-		return Dict
-	case opEmptyList, opList:
-		return List
+// roleOf is what a list is for that is going to stack[top], above a string, by the dict of which that is a key.
+func (m *machine) roleOf(top int) role {
+	at := m.floor() - 1
+	if len(m.marks) == 0 && top == 2 { // the only item of the top dict
+		at = 0
+	} else if (top-m.floor())%2 == 0 {
+		return roleNone
 	}
-	return Tuple
+	d := m.at(at)
+	if d == nil || d.shape != aDict {
+		return roleNone
+	}
+	switch id := uint32(m.stack[top-1].n); {
+	case id == idSegments && d.role == roleRoot:
+		return roleSegments
+	case id == idTraces && d.role == roleRoot:
+		return roleTraces
+	case id == idAnnotations && d.role == roleRoot:
+		return roleRanges
+	case id == idBlocks && m.under(at, roleSegments):
+		return roleBlocks
+	}
+	return roleNone
 }
 
 // close ends what the last MARK began.
@@ -173,17 +178,19 @@ func (m *machine) close(op byte) error {
 // closeAt puts the values from stack[mark] on into the container below them, or
 // into a new one.
 func (m *machine) closeAt(op byte, mark int) error {
+	if len(m.stack) > 8 && !m.promising() {
+		return m.refuseRoot()
+	}
 	below := m.floor()
 	if mark < below || mark > len(m.stack) {
 		return m.fail("an opcode wants more values than the stack has")
 	}
 	args := m.stack[mark:]
-	if (op == opSetItems || op == opDict) && len(args)%2 == 1 {
+	if op == opSetItems && len(args)%2 == 1 {
 		return m.fail("a dict key without a value")
 	}
-	switch op {
-	case opDict, opList, opTuple:
-		i, err := m.object(makes(op))
+	if op == opTuple {
+		i, err := m.object(aTuple)
 		if err != nil {
 			return err
 		}
@@ -197,14 +204,12 @@ func (m *machine) closeAt(op byte, mark int) error {
 		return m.fail("an opcode wants a container that is not there")
 	}
 	o := m.at(mark - 1)
-	if o == nil || o.done || op == opSetItems && o.kind != Dict || op == opAppends && o.kind != List {
+	if o == nil || o.done || op == opSetItems && o.shape != aDict || op == opAppends && o.shape != aList {
 		return m.fail("an opcode adds to what is no open container")
 	}
 	index := uint32(m.stack[mark-1].n)
 	if op == opAppends {
-		if v, ok, err := m.frames(o, args); err != nil {
-			return err
-		} else if ok {
+		if v, ok := m.frames(o, args); ok {
 			m.stack = m.stack[:mark]
 			m.stack[mark-1] = v
 			m.retire(index, v)
@@ -221,7 +226,7 @@ func (m *machine) closeAt(op byte, mark int) error {
 		if err != nil {
 			return err
 		}
-		if v.kind != kNone {
+		if v.kind != kOther {
 			m.credit(v.kind, m.objects[index].at)
 			m.stack = m.stack[:mark]
 			m.stack[mark-1] = v
@@ -237,7 +242,7 @@ func (m *machine) closeAt(op byte, mark int) error {
 }
 
 // structured turns the dict at stack[i], about to get its items, into what its
-// place says it is; it returns kNone where it is an ordinary dict.
+// place says it is; it returns kOther where it is an ordinary dict.
 func (m *machine) structured(i int, items []value) (value, error) {
 	if v, ok := m.frameOf(items); ok {
 		return v, nil
@@ -250,7 +255,7 @@ func (m *machine) structured(i int, items []value) (value, error) {
 	case m.under(i, roleSegments):
 		return m.segment(items)
 	case m.under(i, roleRanges):
-		return m.annotation(items)
+		return value{kind: kRange}, nil
 	}
 	return value{}, nil
 }
@@ -273,65 +278,46 @@ func (m *machine) credit(k kind, at int64) {
 
 // frames turns an empty list that gets nothing but frames into a stack. CPython
 // adds up to a thousand elements at a time: after as many there may be more.
-func (m *machine) frames(o *object, args []value) (value, bool, error) {
+func (m *machine) frames(o *object, args []value) (value, bool) {
 	if len(o.items) > 0 || o.role != roleNone || len(args) >= batch {
-		return value{}, false, nil
+		return value{}, false
 	}
 	start := len(m.s.stackFrames)
 	for _, v := range args {
 		if v.kind != kFrame {
 			m.s.stackFrames = m.s.stackFrames[:start]
-			return value{}, false, nil
+			return value{}, false
 		}
 		m.s.stackFrames = append(m.s.stackFrames, uint32(v.n))
 	}
-	id, err := m.internStack(start)
-	return value{int64(id), kStack}, true, err
+	return value{int64(m.s.internStack(start, m.stackIDs)), kStack}, true
+}
+
+// elements are what a list of the known structure takes, by its role, and what to say of anything else.
+var elements = map[role]struct {
+	kind  kind
+	wrong string
+}{
+	roleTraces:   {kObject, "device_traces: element is no list of events"},
+	roleTrace:    {kEvent, "device_traces: element is no event of its device"},
+	roleSegments: {kSegment, "segments: element is no dict that describes one"},
+	roleBlocks:   {kBlock, "blocks: element is no dict that describes one"},
+	roleRanges:   {kRange, "external_annotations: element is no dict that describes one"},
 }
 
 // appendTo appends to a list. Lists of the known structure only take what
 // belongs in them, already taken apart.
 func (m *machine) appendTo(index uint32, args []value) error {
 	o := &m.objects[index]
-	for k, v := range args {
-		switch o.role {
-		case roleTraces:
-			if c := m.at(len(m.stack) - len(args) + k); c == nil || c.role != roleTrace {
-				return m.fail("device_traces: element is no list of events")
-			}
-			continue
-		case roleTrace:
-			if v.kind == kObject && m.objects[v.n].kind == Dict && !m.objects[v.n].done {
-				d := v.n
-				e, err := m.event(int(o.alias.n), m.objects[d].items)
-				if err != nil {
-					return err
-				}
-				m.credit(e.kind, m.objects[d].at)
-				m.retire(uint32(d), e)
-				o, v = &m.objects[index], e
-			}
-			if v.kind != kEvent || v.n != o.alias.n {
-				return m.fail("device_traces: element is no event of its device")
-			}
-			continue
-		case roleSegments:
-			if v.kind != kSegment {
-				return m.fail("segments: element is no dict that describes one")
-			}
-			continue
-		case roleBlocks:
-			if v.kind != kBlock {
-				return m.fail("blocks: element is no dict that describes one")
-			}
-			continue
-		case roleRanges:
-			if v.kind != kRange {
-				return m.fail("external_annotations: element is no dict that describes one")
-			}
-			continue
-		}
+	want, known := elements[o.role]
+	if !known {
 		return m.attach(index, args)
+	}
+	for _, v := range args {
+		if v.kind != want.kind || o.role == roleTraces && m.objects[v.n].role != roleTrace ||
+			o.role == roleTrace && v.n != o.alias.n {
+			return m.fail("%s", want.wrong)
+		}
 	}
 	return nil
 }

@@ -150,14 +150,13 @@ func TestSpellings(t *testing.T) {
 // What no UTF-8 is gets written so that Python reads it, and one sees which bytes it was.
 func TestInvalidText(t *testing.T) {
 	b := NewBuilder(1)
-	b.Event(0, Event{Action: Alloc, Addr: 512, Size: 1, Stack: b.Stack(Frame{Name: "a\xffb", File: "\xed\xa0\x80"}),
-		Note: b.Note("")}, 0)
+	b.Event(0, Event{Action: Alloc, Addr: 512, Size: 1, Stack: b.Stack(Frame{Name: "a\xffb", File: "\xed\xa0\x80"})}, 0)
 	file := written(t, b.Snapshot())
 	want := snap(list(), trace(dict("action", str("alloc"), "addr", num(512), "size", num(1), "stream", num(0), "time_us",
 		num(0),
-		"compile_context", str("N/A"), "user_metadata", str(""), "frames", list(dict("name", str(`a\xffb`), "filename",
+		"compile_context", str("N/A"), "user_metadata", str(""), "category", str(""), "frames", list(dict("name", str(`a\xffb`), "filename",
 			str("\xed\xa0\x80"), "line", num(0))))),
-		"allocator_settings", "}", "external_annotations", list())
+		"allocator_settings", dict("PYTORCH_CUDA_ALLOC_CONF", str("")), "external_annotations", list())
 	samePython(t, "invalid text", []byte(want), file)
 }
 

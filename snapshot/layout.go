@@ -44,27 +44,8 @@ const (
 )
 
 func newLayout(s *Snapshot) *layout {
-	l := &layout{}
-	if v, ok := s.Setting("max_split_size"); ok && v.Kind == Int && v.Int > 0 {
-		l.maxSplit = v.Int
-	}
-	if v, ok := s.Setting("roundup_power2_divisions"); ok && v.Kind == Dict {
-		for i := 0; i+1 < len(v.Items); i += 2 {
-			if v.Items[i+1].Kind == Int {
-				for k := range l.roundup {
-					if v.Items[i].Text == powers[k] {
-						l.roundup[k] = v.Items[i+1].Int
-					}
-				}
-			}
-		}
-	}
-	return l
+	return &layout{maxSplit: s.maxSplit, roundup: s.roundup}
 }
-
-// powers are the keys of roundup_power2_divisions, in MiB.
-var powers = [16]string{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192",
-	"16384", "32768"}
 
 // round is the size that a request is rounded up to (round_size in
 // c10/cuda/CUDACachingAllocator.cpp).

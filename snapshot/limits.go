@@ -17,6 +17,9 @@ const (
 	// bytes read apply.
 	slack = 1 << 12
 
+	// checkEvery is after how many bytes of the file the budget is looked at.
+	checkEvery = 1 << 12
+
 	// stringChunk is how much of a long string is read before more is
 	// allocated for it.
 	stringChunk = 1 << 16
@@ -52,30 +55,36 @@ const (
 
 // What things cost in memory, in bytes, with what is needed to find them again.
 const (
-	costValue   = 16
-	costMemo    = 4
-	costObject  = 72
-	costString  = 64
-	costFrame   = 112
-	costStack   = 24
-	costNote    = 160
-	costStream  = 48
-	costSegment = 200
-	costBlock   = 72
-	costEvent   = 120 // 40 for itself, and what playing it may take
-	costRange   = 80  // an annotation
+	costValue      = 16
+	costMemo       = 4
+	costObject     = 72
+	costString     = 64
+	costFrame      = 112
+	costStack      = 72
+	costStackFrame = 8
+	costCategory   = 64
+	costStream     = 48
+	costSegment    = 200
+	costBlock      = 72
+	costEvent      = 120 // 40 for itself, and what playing it may take
 )
 
 // budget refuses a file that makes the reader hold more memory than a snapshot
 // of that size can need, or that goes on and on without being one.
 func (m *machine) budget() error {
+	if len(m.stack) > 8 && !m.promising() {
+		return m.refuseRoot()
+	}
+	// Values that no opcode has taken up: bounded by what the file has shown.
+	if len(m.stack) > slack && int64(len(m.stack)) > slack+m.in.offset()/2 {
+		return m.fail("more than %d values wait on the stack", len(m.stack))
+	}
 	s := m.s
 	held := m.textBytes + costValue*(int64(len(m.stack))+m.values) + costMemo*int64(len(m.memo)) +
 		costObject*int64(len(m.objects)) +
-		costFrame*int64(len(s.Frames)) + costStack*int64(len(s.stacks)) + 4*int64(len(s.stackFrames)) +
-		costNote*int64(len(s.Notes)) +
-		costStream*int64(len(s.Streams)) + costSegment*int64(len(s.Segments)) + costBlock*m.blockCount +
-		costEvent*m.kept + costRange*int64(len(s.Annotations))
+		costFrame*int64(len(s.Frames)) + costStack*int64(len(s.stacks)) + costStackFrame*int64(len(s.stackFrames)) +
+		costCategory*int64(len(s.Categories)) + costStream*int64(len(s.Streams)) +
+		costSegment*int64(len(s.Segments)) + costBlock*m.blockCount + costEvent*m.events
 	if held > spareBytes+perByte*m.digested {
 		return m.fail("more than %d MB wait to become part of a snapshot: too much for what of the file is one (%d bytes)",
 			held>>20, m.digested)
@@ -89,9 +98,6 @@ func (m *machine) budget() error {
 // promising says that what the file has begun with may become a snapshot: a
 // dict, or a list of dicts.
 func (m *machine) promising() bool {
-	if len(m.marks) > 0 && m.marks[0] == 0 {
-		return true // a container that is made at its end
-	}
 	root := m.at(0)
 	if root == nil {
 		return false

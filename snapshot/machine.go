@@ -9,19 +9,18 @@ import (
 type kind uint8
 
 const (
-	kNone kind = iota
+	kOther kind = iota // what nothing here reads: None, a float, an integer that 64 bits do not hold
 	kBool
 	kInt
-	kFloat
+	kUint    // an integer from 2^63 to 2^64-1, of which n has the bits
 	kString  // n is an index into machine.strings
-	kBig     // likewise; the string is the two's complement
 	kObject  // n is an index into machine.objects
 	kFrame   // a dict that became Snapshot.Frames[n]
 	kStack   // a list that became stack n
 	kEvent   // a dict that became the n-th event read
 	kBlock   // a dict that became machine.blocks[n]
 	kSegment // a dict that became Snapshot.Segments[n]
-	kRange   // a dict that became Snapshot.Annotations[n]
+	kRange   // a dict of external_annotations
 	kGone    // only in the memo: a dict that was taken apart, and may not be used again
 )
 
@@ -43,6 +42,15 @@ const (
 	roleRanges
 )
 
+// A shape is what a container is to Python.
+type shape uint8
+
+const (
+	aList shape = iota
+	aTuple
+	aDict
+)
+
 // An object is a list, a tuple or a dict under construction, or one that nobody
 // has taken apart yet.
 type object struct {
@@ -50,7 +58,7 @@ type object struct {
 	alias value   // once done: what it became
 	memo  uint32  // its place in the memo, if puts is 1
 	puts  uint8   // how often it was put there, up to 2
-	kind  ValueKind
+	shape shape
 	role  role
 	got   bool // the memo handed it out: somebody else may refer to it
 	done  bool // taken apart; alias stands for it
@@ -62,9 +70,8 @@ type object struct {
 // turned into segments, blocks, events and frames as soon as they are complete,
 // and their objects used again: what is live stays small however long the file.
 type machine struct {
-	in   *input
-	opts Options
-	s    *Snapshot
+	in *input
+	s  *Snapshot
 
 	stack   []value
 	marks   []int
@@ -74,22 +81,16 @@ type machine struct {
 	strings []string
 	ids     map[string]uint32
 
-	frameIDs  map[frameKey]uint32
-	stackIDs  []uint32 // a hash table of StackIDs, linear probing
-	noteIDs   map[noteKey]NoteID
-	values    int64 // held by containers that are not taken apart
-	lastKey   noteKey
-	lastNote  NoteID
-	lastName  int64 // the last stream, as the file has it
-	lastIndex uint32
-	streamIDs map[int64]uint32
+	frameIDs    map[frameKey]uint32
+	stackIDs    map[string]StackID
+	categoryIDs map[string]uint32
+	streamIDs   map[int64]uint32
+	values      int64 // held by containers that are not taken apart
 
-	current Event // under construction
-	blocks  []Block
-	events  int64 // handed out or kept, of all devices
-	kept    int64 // of them
-	device  int   // of the trace under construction
-	nodes   int64 // values of settings, bounded by the bytes read
+	blocks []Block
+	events int64                // of all devices
+	device int                  // of the trace under construction
+	given  [roleRanges + 1]bool // roles of lists that may be there once
 
 	// What the budget counts, in bytes of memory, and what of the file became
 	// part of a snapshot, in bytes of the file.
@@ -104,86 +105,27 @@ type machine struct {
 // The memo holds what values can be shared: strings and containers. Three bits
 // say which, the others hold the index.
 const (
-	memoBits   = 29
-	memoMax    = 1<<memoBits - 1
-	memoString = 1 // places in memoKinds
-	memoFrame  = 3
+	memoBits = 29
+	memoMax  = 1<<memoBits - 1
 )
 
-var memoKinds = [8]kind{kGone, kString, kObject, kFrame, kStack, kBig, kGone, kGone}
+var memoKinds = [8]kind{kGone, kString, kObject, kFrame, kStack, kGone, kGone, kGone}
 
 func (m *machine) fail(format string, args ...any) error {
 	return fmt.Errorf("offset %d: %w", m.in.offset(), fmt.Errorf(format, args...))
 }
 
-// run runs the pickle. Nearly all of a snapshot is a handful of opcodes, which
-// the inner loop runs on local copies; step does everything else.
+// run runs the pickle.
 func (m *machine) run() error {
-	in := m.in
-	for {
-		buf, pos, end := in.buf, in.pos, in.end
-		stack, marks, memo := m.stack, m.marks, m.memo
-	hot:
-		for end-pos >= 10 {
-			arg := buf[pos+1 : pos+10]
-			var i uint32
-			switch buf[pos] {
-			case opBinGet:
-				i = uint32(arg[0])
-				pos += 2
-			case opLongBinGet:
-				i = binary.LittleEndian.Uint32(arg)
-				pos += 5
-			case opBinInt1:
-				stack = append(stack, value{int64(arg[0]), kInt})
-				pos += 2
-				continue
-			case opBinInt2:
-				stack = append(stack, value{int64(binary.LittleEndian.Uint16(arg)), kInt})
-				pos += 3
-				continue
-			case opBinInt:
-				stack = append(stack, value{int64(int32(binary.LittleEndian.Uint32(arg))), kInt})
-				pos += 5
-				continue
-			case opLong1:
-				n := int(arg[0])
-				if n < 1 || n > 8 {
-					break hot
-				}
-				shift := 64 - 8*n
-				stack = append(stack, value{int64(binary.LittleEndian.Uint64(arg[1:])<<shift) >> shift, kInt})
-				pos += 2 + n
-				continue
-			case opMark:
-				if len(marks) >= maxMarks {
-					break hot
-				}
-				marks = append(marks, len(stack))
-				pos++
-				continue
-			default:
-				break hot
-			}
-			if int(i) < len(memo) {
-				if p := memo[i]; p>>memoBits == memoString {
-					stack = append(stack, value{int64(p & memoMax), kString})
-					continue
-				} else if p>>memoBits == memoFrame {
-					stack = append(stack, value{int64(p & memoMax), kFrame})
-					continue
-				}
-			}
-			// An object, or nothing: as step would.
-			in.pos, m.stack, m.marks = pos, stack, marks
-			if err := m.get(i); err != nil {
-				return err
-			}
-			stack = m.stack
-		}
-		in.pos, m.stack, m.marks = pos, stack, marks
+	for checked := int64(0); ; {
 		if done, err := m.step(); done || err != nil {
 			return err
+		}
+		if at := m.in.offset(); at >= checked+checkEvery {
+			checked = at
+			if err := m.budget(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -240,9 +182,9 @@ func (m *machine) step() (done bool, err error) {
 		err = m.long(int64(int32(binary.LittleEndian.Uint32(arg))))
 	case opBinFloat:
 		in.pos += 8
-		m.push(kFloat, int64(binary.BigEndian.Uint64(arg)))
+		m.push(kOther, 0)
 	case opNone:
-		m.push(kNone, 0)
+		m.push(kOther, 0)
 	case opNewTrue:
 		m.push(kBool, 1)
 	case opNewFalse:
@@ -263,7 +205,7 @@ func (m *machine) step() (done bool, err error) {
 		m.marks = append(m.marks, len(m.stack))
 	case opEmptyDict, opEmptyList, opEmptyTuple:
 		err = m.open(op)
-	case opSetItems, opAppends, opDict, opList, opTuple:
+	case opSetItems, opAppends, opTuple:
 		err = m.close(op)
 	case opSetItem:
 		err = m.closeAt(opSetItems, len(m.stack)-2)
@@ -287,20 +229,7 @@ func (m *machine) step() (done bool, err error) {
 	default:
 		err = m.refuse(op)
 	}
-	if err != nil {
-		return false, err
-	}
-	if len(m.stack) > 8 && !m.promising() {
-		return false, m.refuseRoot()
-	}
-	if err := m.budget(); err != nil {
-		return false, err
-	}
-	// Values that no opcode has taken up: bounded by what the file has shown.
-	if len(m.stack) > slack && int64(len(m.stack)) > slack+in.offset()/2 {
-		return false, m.fail("more than %d values wait on the stack", len(m.stack))
-	}
-	return false, nil
+	return false, err
 }
 
 // operandBytes is the number of bytes that follow the opcode in any case.

@@ -1,6 +1,9 @@
 package snapshot
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // get pushes memo entry i. What was taken apart is no value any more.
 func (m *machine) get(i uint32) error {
@@ -9,18 +12,15 @@ func (m *machine) get(i uint32) error {
 	}
 	p := m.memo[i]
 	v := value{int64(p & memoMax), memoKinds[p>>memoBits]}
-	switch v.kind {
-	case kObject:
+	if v.kind == kObject {
 		o := &m.objects[v.n]
 		if o.done {
 			v = o.alias
 		}
 		o.got = true
-	case kGone:
-		return m.fail("memo entry %d is empty, or an event, block or segment that was used already", i)
 	}
 	if v.kind == kGone {
-		return m.fail("memo entry %d is an event, block or segment that was used already", i)
+		return m.fail("memo entry %d is empty, or an event, block or segment that was used already", i)
 	}
 	m.stack = append(m.stack, v)
 	return nil
@@ -78,12 +78,12 @@ func (m *machine) long(n int64) error {
 	for len(b) > 8 && (b[len(b)-1] == 0 && b[len(b)-2] < 0x80 || b[len(b)-1] == 0xff && b[len(b)-2] >= 0x80) {
 		b = b[:len(b)-1]
 	}
-	if len(b) > 8 {
-		id, err := m.intern(b)
-		if err != nil {
-			return err
-		}
-		m.push(kBig, int64(id))
+	switch {
+	case len(b) == 9 && b[8] == 0:
+		m.push(kUint, int64(binary.LittleEndian.Uint64(b)))
+		return nil
+	case len(b) > 8:
+		m.push(kOther, 0)
 		return nil
 	}
 	var u uint64

@@ -11,11 +11,9 @@ const (
 	opNone            = 'N'
 	opBinUnicode      = 'X'
 	opAppend          = 'a'
-	opDict            = 'd'
 	opAppends         = 'e'
 	opBinGet          = 'h'
 	opLongBinGet      = 'j'
-	opList            = 'l'
 	opBinPut          = 'q'
 	opLongBinPut      = 'r'
 	opSetItem         = 's'
@@ -57,6 +55,8 @@ var refused = map[byte]string{
 	'0':  "POP",
 	'1':  "POP_MARK",
 	'2':  "DUP",
+	'd':  "DICT, of protocol 0",
+	'l':  "LIST, of protocol 0",
 	'I':  "INT, of protocol 0",
 	'L':  "LONG, of protocol 0",
 	'F':  "FLOAT, of protocol 0",

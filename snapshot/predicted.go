@@ -38,18 +38,11 @@ func (s *Sites) of(event int) int32 {
 // none is kept.
 func WritePredicted(w io.Writer, layers []string, events iter.Seq[timeline.Event], entries iter.Seq[Entry],
 	segments []Segment, model string, conf string, sites *Sites) error {
-	b := NewBuilder(1)
-	text := func(s string) Value { return Value{Kind: String, Text: s} }
-	b.s.Settings = []Pair{{text("PYTORCH_CUDA_ALLOC_CONF"), text(conf)}}
-	b.s.Segments = segments
+	b := NewBuilder(0)
+	b.s.AllocConf, b.s.Segments = conf, segments
 	c := &predicted{b: b, layers: layers, model: model, sites: sites, stacks: map[[4]int32]StackID{}}
-	for k := range timeline.NumCategories {
-		c.notes[k] = b.Note(k.String())
-	}
-	b.s.Traces = nil
-	p := newPickler(w, b.s)
-	p.made = func(yield func(*Event) bool) { c.events(events, entries, yield) }
-	if err := p.write(); err != nil {
+	made := func(yield func(*Event) bool) { c.events(events, entries, yield) }
+	if err := b.s.write(w, made); err != nil {
 		return err
 	}
 	return c.err
@@ -62,7 +55,6 @@ type predicted struct {
 	model      string
 	sites      *Sites
 	stacks     map[[4]int32]StackID
-	notes      [timeline.NumCategories]NoteID
 	categories []timeline.Category // by block, once it is allocated
 	err        error
 }
@@ -92,7 +84,7 @@ func (c *predicted) events(events iter.Seq[timeline.Event], entries iter.Seq[Ent
 	for i := range c.b.s.Segments {
 		allocated += c.b.s.Segments[i].Allocated
 	}
-	yield(&Event{Action: Snap, Size: allocated, Time: int64(at), Note: c.notes[timeline.Unknown],
+	yield(&Event{Action: Snap, Size: allocated, Time: int64(at), Category: c.b.Category(timeline.Unknown.String()),
 		Stream: c.b.stream(0)})
 }
 
@@ -118,10 +110,10 @@ func (c *predicted) event(e *timeline.Event, en *Entry) *Event {
 		id = c.b.Stack(frames...)
 		c.stacks[key] = id
 	}
-	note := c.notes[timeline.Unknown]
+	category := timeline.Unknown
 	if e.Block >= 0 && int(e.Block) < len(c.categories) {
-		note = c.notes[c.categories[e.Block]]
+		category = c.categories[e.Block]
 	}
-	return &Event{Action: en.Action, Addr: en.Addr, Size: en.Size, Time: int64(en.Event), Stack: id, Note: note,
-		Stream: c.b.stream(en.Stream)}
+	return &Event{Action: en.Action, Addr: en.Addr, Size: en.Size, Time: int64(en.Event), Stack: id,
+		Category: c.b.Category(category.String()), Stream: c.b.stream(en.Stream)}
 }

@@ -125,10 +125,6 @@ func TestHighAddresses(t *testing.T) {
 		if f := s.Figures(0); f.Allocated != 512 {
 			t.Fatalf("%+v", f)
 		}
-		var b bytes.Buffer
-		must.OK(t, Write(&b, s))
-		if s, err = Read(&b, Options{}); err != nil {
-			t.Fatal(err)
-		}
+		s = reread(t, written(t, s))
 	}
 }

@@ -1,8 +1,8 @@
 package snapshot
 
 import (
-	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // address reads an address: an integer from 0 to 2^64-1. Those with the top bit set, as XPUs have them, are negative
@@ -17,14 +17,7 @@ func (m *machine) address(where string, id uint32, v value, to *int64) error {
 
 // unsigned returns the bits of an integer from 0 to 2^64-1.
 func (m *machine) unsigned(v value) (int64, bool) {
-	if v.kind == kInt {
-		return v.n, v.n >= 0
-	}
-	b := m.bigBytes(v)
-	if len(b) != 9 || b[8] != 0 {
-		return 0, false
-	}
-	return int64(binary.LittleEndian.Uint64([]byte(b))), true
+	return v.n, v.kind == kUint || v.kind == kInt && v.n >= 0
 }
 
 // pastEnd reports whether so many bytes at an address reach beyond the addresses of its sign.
@@ -49,8 +42,8 @@ func (m *machine) size(where string, id uint32, v value, to *int64) error {
 
 // block makes a block of a dict's items.
 func (m *machine) block(items []value) (value, error) {
-	b := Block{lacks: blockAddress | blockRequested | blockFrames}
-	var state, size, real bool
+	b := Block{unplaced: true}
+	var state, size, requested bool
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
 		if k.kind != kString {
@@ -60,13 +53,13 @@ func (m *machine) block(items []value) (value, error) {
 		switch id := uint32(k.n); id {
 		case idAddress:
 			err = m.address("block", id, v, &b.Addr)
-			b.lacks &^= blockAddress
+			b.unplaced = false
 		case idSize:
 			err = m.size("block", id, v, &b.Size)
 			size = true
 		case idRequestedSize:
 			err = m.size("block", id, v, &b.Requested)
-			b.lacks &^= blockRequested
+			requested = true
 		case idState:
 			if v.kind == kString && uint32(v.n) == idAwaiting { // as PyTorch's documentation spells it
 				v.n = int64(idFirstState) + int64(PendingFree)
@@ -78,9 +71,10 @@ func (m *machine) block(items []value) (value, error) {
 			b.State, state = BlockState(s), true
 		case idFrames:
 			b.Stack, err = m.stackOf(v)
-			b.lacks &^= blockFrames
 		case idHistory:
+			var real bool
 			real, err = m.blockHistory(&b, v)
+			requested = requested || real
 		}
 		if err != nil {
 			return value{}, err
@@ -89,7 +83,7 @@ func (m *machine) block(items []value) (value, error) {
 	if !state || !size {
 		return value{}, m.fail("block: wanted size and state")
 	}
-	if b.lacks&blockRequested != 0 && b.State != Inactive && !real {
+	if !requested && b.State != Inactive {
 		b.Requested = b.Size
 	}
 	m.blockCount++
@@ -101,17 +95,17 @@ func (m *machine) block(items []value) (value, error) {
 // what PyTorch 2.0 and before wrote in their place: a list of the allocations
 // that were there, of which _memory_viz.py takes the first.
 func (m *machine) blockHistory(b *Block, v value) (real bool, err error) {
-	if v.kind != kObject || m.objects[v.n].kind != List || m.objects[v.n].done {
+	made, ok := m.itemsOf(v, aList)
+	if !ok {
 		return false, m.fail("block: history is no list")
 	}
-	if len(m.objects[v.n].items) == 0 {
+	if len(made) == 0 {
 		return false, nil
 	}
-	d := m.objects[v.n].items[0]
-	if d.kind != kObject || m.objects[d.n].kind != Dict || m.objects[d.n].done {
+	items, ok := m.itemsOf(made[0], aDict)
+	if !ok {
 		return false, m.fail("block: history holds what is no dict")
 	}
-	items := m.objects[d.n].items
 	for i := 0; i+1 < len(items); i += 2 {
 		if items[i].kind != kString {
 			continue
@@ -133,7 +127,7 @@ func (m *machine) blockHistory(b *Block, v value) (real bool, err error) {
 
 // segment makes a segment of a dict's items and the blocks read before it.
 func (m *machine) segment(items []value) (value, error) {
-	s := Segment{lacks: segmentActive | segmentRequested | segmentType | segmentPool | segmentExpandable | segmentFrames}
+	var s Segment
 	const needAddr, needTotal, needBlocks = 1, 2, 4
 	var seen uint8
 	for i := 0; i+1 < len(items); i += 2 {
@@ -158,10 +152,8 @@ func (m *machine) segment(items []value) (value, error) {
 			err = m.size("segment", id, v, &s.Allocated)
 		case idActiveSize:
 			err = m.size("segment", id, v, &s.Active)
-			s.lacks &^= segmentActive
 		case idRequestedSize:
 			err = m.size("segment", id, v, &s.Requested)
-			s.lacks &^= segmentRequested
 		case idStream:
 			if v.kind != kInt {
 				return value{}, m.fail("segment: stream is no 64 bit integer")
@@ -172,16 +164,15 @@ func (m *machine) segment(items []value) (value, error) {
 				return value{}, m.fail("segment: segment_type is neither large nor small")
 			}
 			s.Small = uint32(v.n) == idSmall
-			s.lacks &^= segmentType
 		case idPool:
-			if v.kind != kObject || len(m.objects[v.n].items) != 2 ||
-				m.objects[v.n].kind != Tuple && m.objects[v.n].kind != List ||
-				m.objects[v.n].items[0].kind != kInt || m.objects[v.n].items[1].kind != kInt {
+			pool, ok := m.itemsOf(v, aTuple)
+			if !ok {
+				pool, ok = m.itemsOf(v, aList)
+			}
+			if !ok || len(pool) != 2 || pool[0].kind != kInt || pool[1].kind != kInt {
 				return value{}, m.fail("segment: segment_pool_id is no pair of integers")
 			}
-			pool := m.objects[v.n].items
 			s.Pool = [2]int64{pool[0].n, pool[1].n}
-			s.lacks &^= segmentPool
 			if !m.objects[v.n].got && m.objects[v.n].puts == 0 {
 				m.retire(uint32(v.n), value{kind: kGone})
 			}
@@ -190,12 +181,15 @@ func (m *machine) segment(items []value) (value, error) {
 				return value{}, m.fail("segment: is_expandable is no bool")
 			}
 			s.Expandable = v.n != 0
-			s.lacks &^= segmentExpandable
 		case idFrames:
 			s.Stack, err = m.stackOf(v)
-			s.lacks &^= segmentFrames
 		case idBlocks:
-			err = m.segmentBlocks(&s, v)
+			if _, ok := m.itemsOf(v, aList); !ok || m.objects[v.n].role != roleBlocks {
+				return value{}, m.fail("segment: blocks is no list")
+			}
+			s.Blocks = slices.Clone(m.blocks)
+			m.blocks = m.blocks[:0]
+			m.retire(uint32(v.n), value{kind: kGone})
 			seen |= needBlocks
 		}
 		if err != nil {
@@ -212,7 +206,7 @@ func (m *machine) segment(items []value) (value, error) {
 	at, end := s.Addr, s.Addr+s.Total
 	for i := range s.Blocks {
 		b := &s.Blocks[i]
-		if b.lacks&blockAddress != 0 {
+		if b.unplaced {
 			b.Addr = at
 		}
 		if b.Addr != at {
@@ -230,29 +224,4 @@ func (m *machine) segment(items []value) (value, error) {
 	}
 	m.s.Segments = append(m.s.Segments, s)
 	return value{int64(len(m.s.Segments) - 1), kSegment}, nil
-}
-
-// segmentBlocks takes the blocks that were read for the segment, or converts an
-// ordinary list of them.
-func (m *machine) segmentBlocks(s *Segment, v value) error {
-	if v.kind != kObject || m.objects[v.n].kind != List || m.objects[v.n].done {
-		return m.fail("segment: blocks is no list")
-	}
-	index := uint32(v.n)
-	if m.objects[index].role != roleBlocks {
-		m.blocks = m.blocks[:0]
-		for k := range m.objects[index].items {
-			d := m.objects[index].items[k]
-			if d.kind != kObject || m.objects[d.n].kind != Dict || m.objects[d.n].done {
-				return m.fail("blocks: element is no dict that describes one")
-			}
-			if _, err := m.block(m.objects[d.n].items); err != nil {
-				return err
-			}
-		}
-	}
-	s.Blocks = append(make([]Block, 0, len(m.blocks)), m.blocks...)
-	m.blocks = m.blocks[:0]
-	m.retire(index, value{kind: kGone})
-	return nil
 }

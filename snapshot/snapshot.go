@@ -1,11 +1,10 @@
-// Package snapshot reads and writes PyTorch's CUDA memory snapshots: what
-// torch.cuda.memory._dump_snapshot writes, and what its viewer draws.
+// Package snapshot reads PyTorch's CUDA memory snapshots, as torch.cuda.memory._dump_snapshot writes them, and writes
+// those of predicted runs.
 //
 // A snapshot is a pickle. Read interprets the few opcodes that plain data
 // needs and refuses every other; nothing in a file is ever executed or
 // imported. Events are held in 40 bytes each, and frames, stacks and strings
-// once, so that a file takes less memory than it has bytes; with Options.Visit
-// events are not held at all.
+// once, so that a file takes less memory than it has bytes.
 //
 // All sizes and addresses are in bytes, all times in microseconds.
 package snapshot
@@ -13,7 +12,7 @@ package snapshot
 import "iter"
 
 // An Action is what an Event records. Actions that PyTorch may add later keep
-// their name in Snapshot.ActionNames and have values from NumActions on.
+// their name for Snapshot.ActionName and have values from NumActions on.
 type Action uint8
 
 // The actions, as c10::CachingDeviceAllocator::TraceEntry names them.
@@ -46,34 +45,15 @@ type Frame struct {
 // A StackID names a stack in Snapshot.Stack. Zero is no stack at all.
 type StackID uint32
 
-// A NoteID names a Note in Snapshot.Notes.
-type NoteID uint32
-
-// A Note is what an Event says beyond its figures. Most events of a file share
-// one.
-type Note struct {
-	CompileContext string
-	UserMetadata   string
-	Category       string // memestimate's own files and other predictors write it
-
-	has uint8 // which of the three strings the event has
-}
-
-const (
-	hasCompileContext = 1 << iota
-	hasUserMetadata
-	hasCategory
-)
-
 // An Event is one entry of a device's trace.
 type Event struct {
-	Time   int64 // microseconds
-	Addr   int64 // the block or the segment; for an OOM the bytes that the device had free
-	Size   int64 // as requested, for segment actions the segment's
-	Stack  StackID
-	Note   NoteID
-	Stream uint32 // index into Snapshot.Streams
-	Action Action
+	Time     int64 // microseconds
+	Addr     int64 // the block or the segment; for an OOM the bytes that the device had free
+	Size     int64 // as requested, for segment actions the segment's
+	Stack    StackID
+	Category uint32 // index into Snapshot.Categories
+	Stream   uint32 // index into Snapshot.Streams
+	Action   Action
 }
 
 const chunkLen = 1 << 12
@@ -148,14 +128,8 @@ type Block struct {
 	Requested int64 // equals Size where the file does not say
 	Stack     StackID
 	State     BlockState
-	lacks     uint8 // keys that the file does not have
+	unplaced  bool // the file does not say Addr, which follows from the blocks before
 }
-
-const (
-	blockAddress = 1 << iota
-	blockRequested
-	blockFrames
-)
 
 // A Segment is memory that the allocator got from CUDA in one piece, or a
 // contiguous mapped range of an expandable segment.
@@ -172,43 +146,27 @@ type Segment struct {
 	Expandable bool
 	Stack      StackID
 	Blocks     []Block // in address order; they tile the segment
-	lacks      uint8   // keys that the file does not have
-}
-
-const (
-	segmentActive = 1 << iota
-	segmentRequested
-	segmentType
-	segmentPool
-	segmentExpandable
-	segmentFrames
-)
-
-// An Annotation is a range that the program marked, for instance a profiler's
-// record function; START and END come separately.
-type Annotation struct {
-	Name   string
-	Stage  string // "START" or "END"
-	Device int64
-	Time   int64
 }
 
 // A Snapshot is one file. Keys that this package does not know are passed over.
 type Snapshot struct {
-	Segments    []Segment
-	Traces      []*Trace // by device
-	Settings    []Pair   // allocator_settings, in their order; empty where the file has none
-	Annotations []Annotation
+	Segments  []Segment
+	Traces    []*Trace // by device
+	AllocConf string   // the PYTORCH_CUDA_ALLOC_CONF under which the file was recorded
 
-	Streams []int64 // CUDA streams of events; 0 is the default stream
-	Frames  []Frame
-	Notes   []Note
+	Streams    []int64 // CUDA streams of events; 0 is the default stream
+	Frames     []Frame
+	Categories []string // of events: memestimate's own files and other predictors write them; "" is none
 
-	stacks      [][2]uint32 // start and end in stackFrames, by StackID
+	stacks      [][2]int // start and end in stackFrames, by StackID
 	stackFrames []uint32
-	actions     []string // names of actions from NumActions on
-	hasSettings bool
-	hasNotes    bool // the file has external_annotations
+	actions     []string  // names of actions from NumActions on
+	maxSplit    int64     // max_split_size of the settings
+	roundup     [16]int64 // roundup_power2_divisions, by the binary logarithm of MiB
+}
+
+func newSnapshot() *Snapshot {
+	return &Snapshot{stacks: make([][2]int, 1), Categories: []string{""}}
 }
 
 // Stack returns the frames of a stack, innermost first: indices into Frames.
@@ -239,47 +197,3 @@ func (s *Snapshot) Events() int {
 	}
 	return n
 }
-
-// Setting returns the allocator setting of that name.
-func (s *Snapshot) Setting(name string) (Value, bool) {
-	for _, p := range s.Settings {
-		if p.Key.Kind == String && p.Key.Text == name {
-			return p.Value, true
-		}
-	}
-	return Value{}, false
-}
-
-// AllocConf is the PYTORCH_CUDA_ALLOC_CONF under which the file was recorded.
-func (s *Snapshot) AllocConf() string {
-	v, _ := s.Setting("PYTORCH_CUDA_ALLOC_CONF")
-	return v.Text
-}
-
-// A ValueKind is the Python type of a Value.
-type ValueKind uint8
-
-// The kinds of values.
-const (
-	None ValueKind = iota
-	Bool           // Int is 0 or 1
-	Int
-	Big // an integer beyond 64 bits; Text is its two's complement, little endian
-	Float
-	String // Text holds the UTF-8 bytes; lone surrogates stay as Python writes them
-	List
-	Tuple
-	Dict // Items are key, value, key, value
-)
-
-// A Value is a Python value of allocator_settings.
-type Value struct {
-	Kind  ValueKind
-	Int   int64
-	Float float64
-	Text  string
-	Items []Value
-}
-
-// A Pair is one item of a dict.
-type Pair struct{ Key, Value Value }

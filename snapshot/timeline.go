@@ -119,12 +119,12 @@ func (c *converter) layer(id StackID) int32 {
 
 // category is the one that the event itself has, if it has one.
 func (c *converter) category(e *Event) (k timeline.Category, said bool) {
-	n := &c.s.Notes[e.Note]
-	if n.has&hasCategory == 0 {
+	name := c.s.Categories[e.Category]
+	if name == "" {
 		return timeline.Unknown, false
 	}
 	for k := range timeline.NumCategories {
-		if n.Category == k.String() {
+		if name == k.String() {
 			return k, true
 		}
 	}

@@ -7,24 +7,18 @@ import (
 	"io"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// Write writes a snapshot as a pickle of protocol 2, with only the opcodes that
-// PyTorch's viewer (MemoryViz.js) knows. Reading it back gives an equal
-// Snapshot, and Python's pickle.load the structure that PyTorch itself would
-// have dumped.
-func Write(w io.Writer, s *Snapshot) error { return newPickler(w, s).write() }
-
-func newPickler(w io.Writer, s *Snapshot) *pickler {
-	return &pickler{w: bufio.NewWriterSize(w, 1<<16), s: s, strings: map[string]uint32{}, frames: map[uint32]uint32{},
+// write writes a snapshot whose only device has these events as a pickle of protocol 2, with only the opcodes that
+// PyTorch's viewer (MemoryViz.js) knows. Python's pickle.load gives the structure that PyTorch would have dumped.
+func (s *Snapshot) write(w io.Writer, events iter.Seq[*Event]) error {
+	p := &pickler{w: bufio.NewWriterSize(w, 1<<16), s: s, strings: map[string]uint32{}, frames: map[uint32]uint32{},
 		stacks: map[StackID]uint32{}}
-}
-
-func (p *pickler) write() error {
 	p.raw(opProto, 2)
-	p.top()
+	p.top(events)
 	p.raw(opStop)
 	if p.err != nil {
 		return p.err
@@ -40,8 +34,6 @@ type pickler struct {
 	w   *bufio.Writer
 	s   *Snapshot
 	err error
-
-	made iter.Seq[*Event] // the events of the only device, where they are made while they are written
 
 	memo    uint32 // entries used
 	strings map[string]uint32
@@ -157,31 +149,14 @@ func (p *pickler) fail(format string, args ...any) {
 	}
 }
 
-// list writes a list of n elements.
-func (p *pickler) list(n int, element func(i int)) {
-	p.raw(opEmptyList)
-	p.elements(n, element)
-}
-
-func (p *pickler) elements(n int, element func(i int)) {
-	for i := 0; i < n && p.err == nil; {
-		p.raw(opMark)
-		for end := min(n, i+batch); i < end; i++ {
-			element(i)
-		}
-		p.raw(opAppends)
-	}
-}
-
-// device adds the list of one device's events to the list that was written last.
-func (p *pickler) device(events iter.Seq[*Event]) {
-	p.raw(opMark, opEmptyList)
+// appendAll adds elements to the list that was begun last.
+func appendAll[T any](p *pickler, elements iter.Seq[T], write func(T)) {
 	n := 0
-	for e := range events {
+	for e := range elements {
 		if n%batch == 0 {
 			p.raw(opMark)
 		}
-		p.event(e)
+		write(e)
 		if n++; n%batch == 0 {
 			p.raw(opAppends)
 		}
@@ -192,56 +167,15 @@ func (p *pickler) device(events iter.Seq[*Event]) {
 	if n%batch > 0 {
 		p.raw(opAppends)
 	}
-	p.raw(opAppends)
 }
 
 func (p *pickler) begin() { p.raw(opEmptyDict, opMark) }
 
 func (p *pickler) end() { p.raw(opSetItems) }
 
-func (p *pickler) keyInt(key string, n int64) { p.text(key); p.int(n) }
-
-func (p *pickler) keyAddress(key string, n int64) { p.text(key); p.unsigned(n) }
-
+func (p *pickler) keyInt(key string, n int64)      { p.text(key); p.int(n) }
+func (p *pickler) keyUnsigned(key string, n int64) { p.text(key); p.unsigned(n) }
 func (p *pickler) keyText(key, s string)           { p.text(key); p.text(s) }
-func (p *pickler) keyBool(key string, v bool)      { p.text(key); p.bool(v) }
-func (p *pickler) keyStack(key string, id StackID) { p.text(key); p.stack(id) }
-
-func (p *pickler) value(v *Value) {
-	switch v.Kind {
-	case None:
-		p.raw(opNone)
-	case Bool:
-		p.bool(v.Int != 0)
-	case Int:
-		p.int(v.Int)
-	case Big:
-		if len(v.Text) > maxLong {
-			p.fail("an integer of %d bytes", len(v.Text))
-			return
-		}
-		p.raw(opLong1, byte(len(v.Text)))
-		p.raw([]byte(v.Text)...)
-	case Float:
-		p.raw(binary.BigEndian.AppendUint64([]byte{opBinFloat}, math.Float64bits(v.Float))...)
-	case String:
-		p.text(v.Text)
-	case List:
-		p.list(len(v.Items), func(i int) { p.value(&v.Items[i]) })
-	case Tuple:
-		p.raw(opMark)
-		for i := range v.Items {
-			p.value(&v.Items[i])
-		}
-		p.raw(opTuple)
-	case Dict:
-		p.begin()
-		for i := range v.Items {
-			p.value(&v.Items[i])
-		}
-		p.end()
-	}
-}
 
 // stack writes a list of frames once, and refers to it from then on.
 func (p *pickler) stack(id StackID) {
@@ -251,106 +185,75 @@ func (p *pickler) stack(id StackID) {
 	}
 	p.raw(opEmptyList)
 	p.stacks[id] = p.put()
-	frames := p.s.Stack(id)
-	p.elements(len(frames), func(k int) {
-		if i, ok := p.frames[frames[k]]; ok {
-			p.get(i)
-			return
-		}
-		f := &p.s.Frames[frames[k]]
-		p.raw(opEmptyDict)
-		p.frames[frames[k]] = p.put()
-		p.raw(opMark)
-		p.keyText("name", f.Name)
-		p.keyText("filename", f.File)
-		p.text("line")
-		p.unsigned(f.Line)
-		p.end()
-	})
+	appendAll(p, slices.Values(p.s.Stack(id)), p.frame)
 }
 
-func (p *pickler) top() {
-	s := p.s
-	p.begin()
-	p.text("segments")
-	p.list(len(s.Segments), func(i int) { p.segment(&s.Segments[i]) })
-	p.text("device_traces")
-	p.list(len(s.Traces), func(i int) {
-		t := s.Traces[i]
-		p.list(t.Len(), func(k int) { p.event(t.At(k)) })
-	})
-	if p.made != nil {
-		p.device(p.made)
+func (p *pickler) frame(id uint32) {
+	if i, ok := p.frames[id]; ok {
+		p.get(i)
+		return
 	}
-	if s.hasSettings || len(s.Settings) > 0 {
-		p.text("allocator_settings")
-		p.begin()
-		for i := range s.Settings {
-			p.value(&s.Settings[i].Key)
-			p.value(&s.Settings[i].Value)
-		}
-		p.end()
-	}
-	if s.hasNotes || len(s.Annotations) > 0 {
-		p.text("external_annotations")
-		p.list(len(s.Annotations), func(i int) {
-			a := &s.Annotations[i]
-			p.begin()
-			p.keyText("stage", a.Stage)
-			p.keyText("name", a.Name)
-			p.keyInt("device", a.Device)
-			p.keyInt("time_us", a.Time)
-			p.end()
-		})
-	}
+	f := &p.s.Frames[id]
+	p.raw(opEmptyDict)
+	p.frames[id] = p.put()
+	p.raw(opMark)
+	p.keyText("name", f.Name)
+	p.keyText("filename", f.File)
+	p.keyUnsigned("line", f.Line)
 	p.end()
 }
 
-func (p *pickler) segment(s *Segment) {
+func (p *pickler) top(events iter.Seq[*Event]) {
+	s := p.s
+	p.begin()
+	p.text("segments")
+	p.raw(opEmptyList)
+	appendAll(p, slices.Values(s.Segments), p.segment)
+	p.text("device_traces")
+	p.raw(opEmptyList, opMark, opEmptyList)
+	appendAll(p, events, p.event)
+	p.raw(opAppends)
+	p.text("allocator_settings")
+	p.begin()
+	p.keyText("PYTORCH_CUDA_ALLOC_CONF", s.AllocConf)
+	p.end()
+	p.text("external_annotations")
+	p.raw(opEmptyList)
+	p.end()
+}
+
+func (p *pickler) segment(s Segment) {
 	p.begin()
 	p.keyInt("device", int64(s.Device))
-	p.keyAddress("address", s.Addr)
+	p.keyUnsigned("address", s.Addr)
 	p.keyInt("total_size", s.Total)
 	p.keyInt("allocated_size", s.Allocated)
-	if s.lacks&segmentActive == 0 {
-		p.keyInt("active_size", s.Active)
-	}
-	if s.lacks&segmentRequested == 0 {
-		p.keyInt("requested_size", s.Requested)
-	}
+	p.keyInt("active_size", s.Active)
+	p.keyInt("requested_size", s.Requested)
 	p.keyInt("stream", s.Stream)
-	if s.lacks&segmentType == 0 {
-		p.keyText("segment_type", map[bool]string{true: "small", false: "large"}[s.Small])
-	}
-	if s.lacks&segmentPool == 0 {
-		p.text("segment_pool_id")
-		p.int(s.Pool[0])
-		p.int(s.Pool[1])
-		p.raw(opTuple2)
-	}
-	if s.lacks&segmentExpandable == 0 {
-		p.keyBool("is_expandable", s.Expandable)
-	}
-	if s.lacks&segmentFrames == 0 {
-		p.keyStack("frames", s.Stack)
-	}
+	p.keyText("segment_type", map[bool]string{true: "small", false: "large"}[s.Small])
+	p.text("segment_pool_id")
+	p.int(s.Pool[0])
+	p.int(s.Pool[1])
+	p.raw(opTuple2)
+	p.text("is_expandable")
+	p.bool(s.Expandable)
+	p.text("frames")
+	p.stack(s.Stack)
 	p.text("blocks")
-	p.list(len(s.Blocks), func(i int) {
-		b := &s.Blocks[i]
-		p.begin()
-		if b.lacks&blockAddress == 0 {
-			p.keyAddress("address", b.Addr)
-		}
-		p.keyInt("size", b.Size)
-		if b.lacks&blockRequested == 0 {
-			p.keyInt("requested_size", b.Requested)
-		}
-		p.keyText("state", b.State.String())
-		if b.lacks&blockFrames == 0 {
-			p.keyStack("frames", b.Stack)
-		}
-		p.end()
-	})
+	p.raw(opEmptyList)
+	appendAll(p, slices.Values(s.Blocks), p.block)
+	p.end()
+}
+
+func (p *pickler) block(b Block) {
+	p.begin()
+	p.keyUnsigned("address", b.Addr)
+	p.keyInt("size", b.Size)
+	p.keyInt("requested_size", b.Requested)
+	p.keyText("state", b.State.String())
+	p.text("frames")
+	p.stack(b.Stack)
 	p.end()
 }
 
@@ -360,23 +263,17 @@ func (p *pickler) event(e *Event) {
 	if e.Action == OOM {
 		p.keyInt("device_free", e.Addr)
 	} else {
-		p.keyAddress("addr", e.Addr)
+		p.keyUnsigned("addr", e.Addr)
 	}
 	p.keyInt("size", e.Size)
 	p.keyInt("stream", p.s.Streams[e.Stream])
 	p.keyInt("time_us", e.Time)
-	n := &p.s.Notes[e.Note]
-	if n.has&hasCompileContext != 0 {
-		p.keyText("compile_context", n.CompileContext)
-	}
-	if n.has&hasUserMetadata != 0 {
-		p.keyText("user_metadata", n.UserMetadata)
-	}
-	if n.has&hasCategory != 0 {
-		p.keyText("category", n.Category)
-	}
+	p.keyText("compile_context", "N/A")
+	p.keyText("user_metadata", "")
+	p.keyText("category", p.s.Categories[e.Category])
 	if e.Stack != 0 {
-		p.keyStack("frames", e.Stack)
+		p.text("frames")
+		p.stack(e.Stack)
 	}
 	p.end()
 }

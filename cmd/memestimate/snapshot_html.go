@@ -91,7 +91,7 @@ func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, name string,
 		tried := &report.Grid{Columns: []report.Column{{Title: "Helps"}, {Title: "Tried by replay", File: true},
 			{Title: "Settings", File: true}}}
 		if o.Untried != "" {
-			tried.Rows = append(tried.Rows, []string{"not tried", o.Untried, s.AllocConf()})
+			tried.Rows = append(tried.Rows, []string{"not tried", o.Untried, s.AllocConf})
 		}
 		for _, r := range o.Remedies {
 			tried.Rows = append(tried.Rows, []string{r.Helps, r.What, r.Conf})

@@ -57,7 +57,7 @@ func snapshotShowCommand(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r := showJSON{Schema: showForm, File: args[0], AllocConf: s.AllocConf(), Devices: []deviceJSON{}, name: args[0]}
+			r := showJSON{Schema: showForm, File: args[0], AllocConf: s.AllocConf, Devices: []deviceJSON{}, name: args[0]}
 			if args[0] == "-" {
 				r.name = snapshotSource(e, args[0]).name
 			}

@@ -8,13 +8,16 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/simulate/timeline"
 	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/snapshot/compare"
 	"github.com/memestimate/memestimate/test/must"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // recorded is the folder of the recorded snapshots.
@@ -138,13 +141,13 @@ func TestSnapshotOdd(t *testing.T) {
 
 // Failures in a loop are told once.
 func TestSnapshotManyOOMs(t *testing.T) {
-	b := snapshot.NewBuilder(1)
-	at := b.Stack(snapshot.Frame{Name: "retry", File: "/home/u/serve.py", Line: 7})
-	for range 500 {
-		b.Event(0, snapshot.Event{Action: snapshot.OOM, Addr: 1 << 20, Size: 2 << 20, Stack: at, Note: b.Note("")}, 0)
-	}
+	failures := slices.Repeat([]snapshot.Entry{{Action: snapshot.OOM, Addr: 1 << 20, Size: 2 << 20}}, 500)
+	asked := []timeline.Event{{Kind: timeline.Alloc, Bytes: 2 << 20}}
+	sites := &snapshot.Sites{Of: []int32{0}, Stack: func(int32) []snapshot.Frame {
+		return []snapshot.Frame{{Name: "retry", File: "/home/u/serve.py", Line: 7}}
+	}}
 	var file bytes.Buffer
-	must.OK(t, snapshot.Write(&file, b.Snapshot()))
+	must.OK(t, snapshot.WritePredicted(&file, nil, slices.Values(asked), slices.Values(failures), nil, "", "", sites))
 	out, _ := call(t, file.Bytes(), exitOK, "snapshot", "show", "-")
 	if !strings.Contains(out, "and 499 times more at this place, until event 499") || strings.Count(out, "\n") > 60 {
 		t.Errorf("show says\n%s", out)
@@ -187,23 +190,17 @@ func TestSnapshotErrors(t *testing.T) {
 // Settings that a newer PyTorch may have keep nobody from being told why memory ran out; only what would have helped
 // is left out.
 func TestSnapshotUnknownSettings(t *testing.T) {
-	f, err := os.Open(filepath.Join(recorded, "oom", "leak.pickle.gz"))
-	must.OK(t, err)
-	defer f.Close()
-	s, err := snapshot.Read(f, snapshot.Options{})
-	must.OK(t, err)
-	s.Settings = []snapshot.Pair{{Key: snapshot.Value{Kind: snapshot.String, Text: "PYTORCH_CUDA_ALLOC_CONF"},
-		Value: snapshot.Value{Kind: snapshot.String, Text: "of_tomorrow:True"}}}
-	var file bytes.Buffer
-	must.OK(t, snapshot.Write(&file, s))
-	out, _ := call(t, file.Bytes(), exitOK, "snapshot", "show", "-")
+	const conf = "PYTORCH_CUDA_ALLOC_CONF\x94"
+	file := testfile.Unzipped(t, filepath.Join(recorded, "oom", "leak.pickle.gz"))
+	file = bytes.Replace(file, []byte(conf+"j\x13\x03\x00\x00"), []byte(conf+"\x8c\x10of_tomorrow:True"), 1)
+	out, _ := call(t, file, exitOK, "snapshot", "show", "-")
 	for _, want := range []string{"out of memory at event ", "cause: leak: ",
 		"  what would have helped was not tried by replay: its settings are not understood: ", `"of_tomorrow"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in %s", want, out)
 		}
 	}
-	page, _ := call(t, file.Bytes(), exitOK, "snapshot", "html", "-")
+	page, _ := call(t, file, exitOK, "snapshot", "html", "-")
 	if !strings.Contains(page, "its settings are not understood: ") {
 		t.Error("the page does not say why nothing was tried")
 	}

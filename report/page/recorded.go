@@ -127,7 +127,7 @@ func RecordedFacts(s *snapshot.Snapshot, device int, r *Run, several bool) []Fac
 		{Name: "Reserved at the end" + name, Value: report.Size(f.Reserved)},
 		{Name: "Cached at the end" + name, Value: strconv.FormatFloat(f.Fragmentation()*100, 'f', 1, 64) + " %"},
 	}
-	if c := s.AllocConf(); c != "" {
+	if c := s.AllocConf; c != "" {
 		facts = append(facts, Fact{Name: "Settings" + name, Value: report.Show(c, 200)})
 	}
 	return facts

@@ -63,7 +63,7 @@ func (m *machine) record(stream int64) {
 		caching.SegmentAlloc: snapshot.SegmentAlloc, caching.SegmentFree: snapshot.SegmentFree,
 		caching.OutOfMemory: snapshot.OOM}
 	for _, e := range m.trace {
-		x := snapshot.Event{Action: actions[e.Action], Addr: e.Address, Size: e.Bytes, Stack: m.stack, Note: m.b.Note("")}
+		x := snapshot.Event{Action: actions[e.Action], Addr: e.Address, Size: e.Bytes, Stack: m.stack}
 		if x.Action == snapshot.OOM {
 			x.Addr = 1 << 40 // a limit on the process
 		}

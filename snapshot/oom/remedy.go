@@ -25,7 +25,7 @@ func (f *Failure) remedies(s *snapshot.Snapshot, h *snapshot.History) error {
 	if !ok {
 		return nil
 	}
-	conf := s.AllocConf()
+	conf := s.AllocConf
 	if _, err := caching.ParseOptions(conf); err != nil {
 		// A newer PyTorch may have settings that are not known here. All else can be told without them.
 		f.Untried = fmt.Sprintf("its settings are not understood: %v", err)

@@ -19,7 +19,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/memestimate/memestimate/simulate/caching"
-	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/test/chromium"
 	"github.com/memestimate/memestimate/test/must"
 )
@@ -64,9 +63,6 @@ func TestViewer(t *testing.T) {
 	files := map[string][]byte{}
 	for _, name := range []string{"resnet50_seed", "oom", "expandable", "mlp_allstacks"} {
 		s := load(t, name)
-		var b bytes.Buffer
-		must.OK(t, snapshot.Write(&b, s))
-		files[name] = b.Bytes()
 		l := requests(t, s)
 		r, err := caching.NewReplayer(caching.Config{}).Finish(l)
 		must.OK(t, err)
