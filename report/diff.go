@@ -343,6 +343,3 @@ func DiffCSV(w io.Writer, d *diff.Diff) error {
 	}
 	return g.CSV(w)
 }
-
-// DiffJSON writes a diff as schema memestimate-diff/1.
-func DiffJSON(w io.Writer, d *diff.Diff) error { return encode(w, d) }

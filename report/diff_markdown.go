@@ -21,37 +21,34 @@ func DiffMarkdown(w io.Writer, d *diff.Diff, limit int) error {
 		name = "`" + Show(d.Base.Name, nameWidth) + "` -> " + name
 	}
 	fmt.Fprintf(&b, "### %s\n\n", name)
-	if len(d.Cases) == 0 {
-		_, err := io.WriteString(w, b.String())
-		return err
+	switch {
+	case len(d.Cases) == 0:
+	case d.Empty():
+		t := headline(&d.Cases[0])
+		fmt.Fprintf(&b, "Nothing changes: %s layers, %s %s.\n", Count(int64(d.Cases[0].Same)), totalNames[t.Name], Size(t.After))
+	default:
+		changesMarkdown(&b, d, limit)
 	}
-	if d.Empty() {
-		fmt.Fprintf(&b, "Nothing changes: %s layers, %s.\n", Count(int64(d.Cases[0].Same)), sizesNow(d))
-		_, err := io.WriteString(w, b.String())
-		return err
-	}
-	fmt.Fprintf(&b, "%s\n\n", outcome(d))
-	if err := diffTable(d).Markdown(&b, limit/4); err != nil {
-		return err
-	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// changesMarkdown writes the outcome, the table, and the layers folded away.
+func changesMarkdown(b *strings.Builder, d *diff.Diff, limit int) {
+	fmt.Fprintf(b, "%s\n\n", outcome(d))
+	diffTable(d).Markdown(b, limit/4) // a strings.Builder does not fail
 	written := 0
 	for i := range d.Cases {
 		room := (limit - b.Len() - 128) / (len(d.Cases) - i)
 		if room < 1024 {
 			break
 		}
-		fold, err := caseFold(&d.Cases[i], len(d.Cases) > 1, room)
-		if err != nil {
-			return err
-		}
-		b.WriteString(fold)
+		caseFold(b, &d.Cases[i], len(d.Cases) > 1, room)
 		written++
 	}
 	if left := len(d.Cases) - written; left > 0 {
-		fmt.Fprintf(&b, "\nThe layers under %s more settings are left out.\n", Count(int64(left)))
+		fmt.Fprintf(b, "\nThe layers under %s more settings are left out.\n", Count(int64(left)))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // DiffFold writes a diff as one fold, named by the model and what happens to its layers, in at most room bytes, which
@@ -72,12 +69,7 @@ func DiffFold(d *diff.Diff, room int) string {
 	b.WriteString("\n")
 	if len(d.Cases) > 0 {
 		c := &d.Cases[0] // layers change alike under all settings, but for their sizes
-		if s := peakMove(c); s != "" {
-			fmt.Fprintf(&b, "%s\n\n", codeSpan(s))
-		}
-		if c.Partial {
-			b.WriteString("Not every operator is modelled: the figures are lower bounds.\n\n")
-		}
+		caseRemarks(&b, c)
 		if len(d.Cases) > 1 && c.Label != "" && len(c.Layers) > 0 {
 			fmt.Fprintf(&b, "The layers under %s:\n\n", c.Label)
 		}
@@ -161,11 +153,6 @@ func outcome(d *diff.Diff) string {
 		Signed(t.Change), Percent(t), under)
 }
 
-func sizesNow(d *diff.Diff) string {
-	t := headline(&d.Cases[0])
-	return totalNames[t.Name] + " " + Size(t.After)
-}
-
 // diffTable is the one table of a diff: the totals under the only settings, or a line for each.
 func diffTable(d *diff.Diff) *Grid {
 	if len(d.Cases) > 1 {
@@ -178,27 +165,29 @@ func diffTable(d *diff.Diff) *Grid {
 	return g
 }
 
-// caseFold is what changes under one pair of settings, folded away, in at most room bytes.
-func caseFold(c *diff.Case, named bool, room int) (string, error) {
+// caseRemarks says what figures do not.
+func caseRemarks(b *strings.Builder, c *diff.Case) {
+	if s := peakMove(c); s != "" {
+		fmt.Fprintf(b, "%s\n\n", codeSpan(s))
+	}
+	if c.Partial {
+		b.WriteString("Not every operator is modelled: the figures are lower bounds.\n\n")
+	}
+}
+
+// caseFold writes what changes under one pair of settings, folded away, in at most room bytes.
+func caseFold(b *strings.Builder, c *diff.Case, named bool, room int) {
 	if len(c.Layers) == 0 {
-		return "", nil
+		return
 	}
 	summary := DiffSummary(c)
 	if named && c.Label != "" {
 		summary = c.Label + ": " + summary
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n<details><summary>%s</summary>\n\n", summary)
+	end := b.Len() + room
+	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n", summary)
 	const closing = "\n</details>\n"
-	if s := peakMove(c); s != "" {
-		fmt.Fprintf(&b, "%s\n\n", codeSpan(s))
-	}
-	if c.Partial {
-		b.WriteString("Not every operator is modelled: the figures are lower bounds.\n\n")
-	}
-	g := layersNarrow(c)
-	if err := g.Markdown(&b, room-b.Len()-len(closing)); err != nil {
-		return "", err
-	}
-	return b.String() + closing, nil
+	caseRemarks(b, c)
+	layersNarrow(c).Markdown(b, end-b.Len()-len(closing)) // a strings.Builder does not fail
+	b.WriteString(closing)
 }

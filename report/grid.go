@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+	"unicode/utf8"
 )
 
 // A Column is a column of a Grid.
@@ -33,89 +31,34 @@ type Grid struct {
 // MarkdownLimit is the length of a comment on GitHub, in characters.
 const MarkdownLimit = 65536
 
-// manyRows is where go-pretty's care for colours, wrapping and wide characters, of which
-// these tables have none, begins to be felt: it takes 4 us a row.
-const manyRows = 5000
-
 // Text writes the grid with aligned columns. With a width above 0, lines stay within it, as fit makes them; where
 // columns had to go a line says which.
 func (g *Grid) Text(w io.Writer, width int) error {
-	shown, left := g.fit(width)
-	draw := shown.textPretty
-	if len(shown.Rows) > manyRows && !shown.severalLines() {
-		draw = shown.textDirectly
-	}
-	if err := draw(w); err != nil || len(left) == 0 {
-		return err
-	}
-	_, err := fmt.Fprintln(w, leftOut(left))
-	return err
-}
-
-// textPretty has go-pretty lay the rows out.
-func (g *Grid) textPretty(w io.Writer) error {
-	t := table.NewWriter()
-	t.SetStyle(plainStyle)
-	configs := make([]table.ColumnConfig, len(g.Columns))
-	header := make(table.Row, len(g.Columns))
+	g, left := g.fit(width)
+	titles, widths := make([]string, len(g.Columns)), make([]int, len(g.Columns))
 	for i, c := range g.Columns {
-		header[i] = c.Title
-		configs[i] = table.ColumnConfig{Number: i + 1, VAlignHeader: text.VAlignBottom}
-		if c.Right {
-			configs[i].Align, configs[i].AlignHeader, configs[i].AlignFooter = text.AlignRight, text.AlignRight, text.AlignRight
-		}
-	}
-	t.SetColumnConfigs(configs)
-	t.AppendHeader(header)
-	for _, r := range g.Rows {
-		t.AppendRow(prettyRow(r))
-	}
-	if g.Footer != nil {
-		t.AppendFooter(prettyRow(g.Footer))
-	}
-	for line := range strings.Lines(t.Render()) {
-		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func prettyRow(cells []string) table.Row {
-	out := make(table.Row, len(cells))
-	for i, s := range cells {
-		out[i] = s
-	}
-	return out
-}
-
-// textDirectly lays the rows out as textPretty does. All cells are ASCII.
-func (g *Grid) textDirectly(w io.Writer) error {
-	header := make([]string, len(g.Columns))
-	widths := make([]int, len(g.Columns))
-	for i, c := range g.Columns {
-		header[i] = c.Title
+		titles[i] = c.Title
 	}
 	measure := func(cells []string) {
 		for i, s := range cells {
-			widths[i] = max(widths[i], len(s))
+			widths[i] = max(widths[i], longest(strings.Split(s, "\n")))
 		}
 	}
+	measure(titles)
+	measure(g.Footer)
 	for _, r := range g.Rows {
 		measure(r)
 	}
-	measure(header)
-	measure(g.Footer)
 	rule := 0
 	for _, n := range widths {
 		rule += n + 2
 	}
 	b := bufio.NewWriterSize(w, 1<<16)
-	spaces := strings.Repeat(" ", rule)
+	spaces, dashes := strings.Repeat(" ", rule), strings.Repeat("-", rule)+"\n"
 	line := func(cells []string) {
 		pending := 0 // spaces that are written only before something else
 		for i, s := range cells {
-			pad := widths[i] - len(s)
+			pad := widths[i] - utf8.RuneCountInString(s)
 			if g.Columns[i].Right {
 				pending += pad
 				pad = 0
@@ -129,30 +72,58 @@ func (g *Grid) textDirectly(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
-	line(header)
-	dashes := strings.Repeat("-", rule) + "\n"
+	if height := tallest(titles); height > 1 { // titles stand on the rule
+		for i, t := range titles {
+			titles[i] = strings.Repeat("\n", height-1-strings.Count(t, "\n")) + t
+		}
+	}
+	eachLine(titles, line)
 	b.WriteString(dashes)
 	for _, r := range g.Rows {
-		line(r)
+		eachLine(r, line)
 	}
 	if g.Footer != nil {
 		b.WriteString(dashes)
 		line(g.Footer)
 	}
+	if len(left) > 0 {
+		fmt.Fprintln(b, leftOut(left))
+	}
 	return b.Flush() // with the first error of all
 }
 
-// plainStyle has neither borders nor capitals; it is ASCII, so it needs no locale.
-var plainStyle = table.Style{
-	Name: "plain",
-	Box: table.BoxStyle{MiddleHorizontal: "-", PaddingRight: "  ", MiddleVertical: "", MiddleSeparator: "",
-		TopSeparator: "", BottomSeparator: ""},
-	Format:  table.FormatOptions{Header: text.FormatDefault, Footer: text.FormatDefault, Row: text.FormatDefault},
-	Options: table.Options{SeparateHeader: true, SeparateFooter: true},
+// eachLine calls use with each line of cells that may have several.
+func eachLine(cells []string, use func([]string)) {
+	height := tallest(cells)
+	if height == 1 {
+		use(cells)
+		return
+	}
+	lines := make([][]string, height)
+	for k := range lines {
+		lines[k] = make([]string, len(cells))
+	}
+	for i, s := range cells {
+		for k, part := range strings.Split(s, "\n") {
+			lines[k][i] = part
+		}
+	}
+	for _, l := range lines {
+		use(l)
+	}
+}
+
+// tallest returns how many lines the cell with the most has.
+func tallest(cells []string) int {
+	n := 1
+	for _, s := range cells {
+		n = max(n, 1+strings.Count(s, "\n"))
+	}
+	return n
 }
 
 // Markdown writes the grid as a GitHub table of at most limit bytes: where it is longer, rows are left out at the end,
-// and a row says how many. go-pretty's tables in Markdown know no limit, and escape only what ends a cell.
+// and a row says how many.
 func (g *Grid) Markdown(w io.Writer, limit int) error {
 	var head, foot strings.Builder
 	titles, rules := make([]string, len(g.Columns)), make([]string, len(g.Columns))
@@ -192,7 +163,7 @@ func (g *Grid) Markdown(w io.Writer, limit int) error {
 	more := ""
 	if length > limit {
 		kept := len(lines)
-		for room := limit - (len(more) + 64); kept > 0 && length > room; kept-- {
+		for ; kept > 0 && length > limit-64; kept-- {
 			length -= len(lines[kept-1])
 		}
 		more = fmt.Sprintf("| | ... %s more rows |%s\n", Count(int64(len(lines)-kept)),

@@ -207,13 +207,6 @@ func (g *Grid) breakTexts(width int) {
 	}
 }
 
-// severalLines reports whether a title or a cell has more than one line.
-func (g *Grid) severalLines() bool {
-	has := func(s string) bool { return strings.Contains(s, "\n") }
-	return slices.ContainsFunc(g.Columns, func(c Column) bool { return has(c.Title) }) ||
-		slices.ContainsFunc(g.Rows, func(r []string) bool { return slices.ContainsFunc(r, has) })
-}
-
 // leftOut says which columns there was no room for.
 func leftOut(titles []string) string {
 	for i, t := range titles {

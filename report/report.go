@@ -24,66 +24,12 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 	if exact {
 		return layersExact(r)
 	}
-	largest, saved, n := int64(0), int64(0), 0
-	for l := range withLoss(r) {
-		largest = max(largest, l.Activation, l.SavedBytes)
-		saved += l.SavedBytes
-		n++
+	names := []string{"index", "layer", "operator", "output", "parameters", "activation"}
+	if saves(r) {
+		names = append(names, "saved")
 	}
-	unit := unitFor(largest)
-	g := &Grid{Columns: []Column{
-		{Title: "#", Right: true, Spare: 4}, {Title: "layer", File: true}, {Title: "operator", File: true,
-			Spare: 3}, {Title: "output", Code: true, Spare: 2},
-		{Title: "parameters", Right: true, Spare: 1}, {Title: "activation, " + unit.name, Right: true},
-	}}
-	g.Footer = []string{"", "total", "", "", Count(r.Parameters.Count), unit.format(r.Activations.Forward)}
-	if saved > 0 {
-		g.Columns = append(g.Columns, Column{Title: "saved, " + unit.name, Right: true})
-		g.Footer = append(g.Footer, unit.format(saved))
-	}
-	// A model may have 100,000 layers, with few different sizes and shapes: those are written once.
-	g.Rows = make([][]string, 0, n)
-	width := len(g.Columns)
-	cells := make([]string, n*width)
-	counts, sizes, shapes := written[int64]{}, written[int64]{}, written[list]{}
-	for l := range withLoss(r) {
-		row := cells[:width:width]
-		cells = cells[width:]
-		row[0], row[1], row[2] = strconv.Itoa(len(g.Rows)), layerName(l), l.Op
-		if len(l.Outputs) == 1 && len(l.Outputs[0].Shape) > 0 {
-			shape := l.Outputs[0].Shape
-			row[3] = shapes.get(list{&shape[0], len(shape)}, func() string { return Outputs(l) })
-		} else {
-			row[3] = Outputs(l)
-		}
-		row[4] = counts.get(l.Params, func() string { return Count(l.Params) })
-		if row[5] = specialActivation(l); row[5] == "" {
-			row[5] = sizes.get(l.Activation, func() string { return unit.format(l.Activation) })
-		}
-		if saved > 0 {
-			row[6] = sizes.get(l.SavedBytes, func() string { return unit.format(l.SavedBytes) })
-		}
-		g.Rows = append(g.Rows, row)
-	}
+	g, _ := Table(r, names, false) // all of which there are
 	return g
-}
-
-// A list tells slices apart without looking at their elements: layers share their shapes.
-type list struct {
-	first *int64
-	n     int
-}
-
-// written remembers how values were written.
-type written[K comparable] map[K]string
-
-func (w written[K]) get(k K, write func() string) string {
-	s, ok := w[k]
-	if !ok {
-		s = write()
-		w[k] = s
-	}
-	return s
 }
 
 // withLoss lists the layers, and after them the criterion as one when it keeps something for backward: the column of
@@ -261,9 +207,7 @@ func Text(w io.Writer, r *estimate.Report, width int) error {
 	for _, v := range verdicts(r) {
 		fmt.Fprintln(b, v)
 	}
-	for _, n := range r.Notes {
-		fmt.Fprintf(b, "%s: %s\n", noteWord(n.Level), oneLine(n.Text))
-	}
+	Notes(b, r.Notes) // Flush has the error
 	return b.Flush()
 }
 
@@ -282,7 +226,13 @@ func peakGrids(r *estimate.Report) (gs []*Grid) {
 	if g := Guesses(r); len(g.Rows) > 0 {
 		gs = append(gs, g)
 	}
-	return append(append(gs, tried(r)...), Breakdown(r))
+	if len(r.WhatIf) > 0 {
+		gs = append(gs, WhatIf(r))
+	}
+	if len(r.Ways) > 0 {
+		gs = append(gs, Ways(r))
+	}
+	return append(gs, Breakdown(r))
 }
 
 // AskedGrids are the tables that a report has because they were asked for, but for what WhatIfText writes.
@@ -290,19 +240,6 @@ func AskedGrids(r *estimate.Report) (gs []*Grid) {
 	if len(r.Stats) > 0 {
 		gs = append(gs, Statistics(r))
 	}
-	return append(gs, waysTried(r)...)
-}
-
-// tried are the tables of what was simulated beside the run: other settings.
-func tried(r *estimate.Report) (gs []*Grid) {
-	if len(r.WhatIf) > 0 {
-		gs = append(gs, WhatIf(r))
-	}
-	return append(gs, waysTried(r)...)
-}
-
-// waysTried are those of them that look for what makes a run fit.
-func waysTried(r *estimate.Report) (gs []*Grid) {
 	if len(r.Ways) > 0 {
 		gs = append(gs, Ways(r))
 	}
@@ -325,16 +262,13 @@ const shownLayers = 10
 // CSV writes a report's layers, with sizes in bytes.
 func CSV(w io.Writer, r *estimate.Report) error { return Layers(r, true).CSV(w) }
 
-// JSON writes the report as schema memestimate/1.
-func JSON(w io.Writer, r *estimate.Report) error { return encode(w, r) }
-
-// encode writes JSON as encoding/json indents it, but as it comes: encoding/json holds all of it twice before a byte is
-// written, and a report of a large graph has tens of megabytes.
-func encode(w io.Writer, v any) error {
-	if err := json.MarshalWrite(w, v, jsonv1.DefaultOptionsV1(), jsontext.WithIndent("  ")); err != nil {
-		return err
+// JSON writes a value as all JSON of this program is written: as encoding/json indents it, but as it comes.
+// encoding/json holds all of it twice before a byte is written, and a report of a large graph has tens of megabytes.
+func JSON(w io.Writer, v any) error {
+	err := json.MarshalWrite(w, v, jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.WithIndent("  "))
+	if err == nil {
+		_, err = io.WriteString(w, "\n")
 	}
-	_, err := io.WriteString(w, "\n")
 	return err
 }
 

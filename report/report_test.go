@@ -229,18 +229,3 @@ func TestModelSizeName(t *testing.T) {
 		}
 	}
 }
-
-// Long tables look as short ones do.
-func TestTextDirectly(t *testing.T) {
-	for _, footer := range [][]string{nil, {"", "total", "", "", "12", "1.00"}} {
-		g := Layers(fake(50, hostile), false)
-		g.Footer = footer
-		shown, _ := g.fit(0)
-		var pretty, direct bytes.Buffer
-		must.OK(t, shown.textPretty(&pretty))
-		must.OK(t, shown.textDirectly(&direct))
-		if pretty.String() != direct.String() {
-			t.Errorf("go-pretty:\n%s\ndirectly:\n%s", pretty.String(), direct.String())
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -27,7 +28,7 @@ func Markdown(w io.Writer, r *estimate.Report) error {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return compareDown(r.Layers[a].Activation, r.Layers[b].Activation)
+		return cmp.Compare(r.Layers[b].Activation, r.Layers[a].Activation)
 	})
 	largest.Rows = nil
 	for _, i := range order[:min(shownLayers, len(order))] {
@@ -83,16 +84,6 @@ func peakMarkdown(w io.Writer, r *estimate.Report) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
-}
-
-func compareDown(a, b int64) int {
-	switch {
-	case a > b:
-		return -1
-	case a < b:
-		return 1
-	}
-	return 0
 }
 
 // codeSpan puts text into a Markdown code span, where nothing is a link or a mention.

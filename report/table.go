@@ -32,7 +32,7 @@ var tableColumns = []tableColumn{
 		cell: func(r, _ *tableRow, _ sizeUnit) string { return strconv.Itoa(r.index) }},
 	{name: "layer", grid: Column{Title: "layer", File: true},
 		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.layer }},
-	{name: "operator", grid: Column{Title: "operator", Code: true, Spare: 4},
+	{name: "operator", grid: Column{Title: "operator", File: true, Spare: 4},
 		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.op }},
 	{name: "output", grid: Column{Title: "output", Code: true, Spare: 3},
 		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.output }},
@@ -162,14 +162,18 @@ func Table(r *estimate.Report, names []string, exact bool) (*Grid, error) {
 	return g, nil
 }
 
+// saves reports whether anything is kept for backward.
+func saves(r *estimate.Report) bool {
+	return r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers, func(l module.Layer) bool { return l.SavedBytes > 0 })
+}
+
 // tableRows makes the rows of all layers, and their total.
 func tableRows(r *estimate.Report) (rows []tableRow, total *tableRow) {
 	total = &tableRow{layer: "total"}
-	trains := r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers,
-		func(l module.Layer) bool { return l.SavedBytes > 0 })
+	trains := saves(r)
 	for l := range withLoss(r) {
 		row := tableRow{
-			index: len(rows), layer: layerName(l), op: Show(l.Op, nameWidth), output: Outputs(l),
+			index: len(rows), layer: layerName(l), op: l.Op, output: Outputs(l),
 			params: l.Params, paramBytes: l.ParamBytes, activation: l.Activation, saved: l.SavedBytes, inPlace: l.InPlace,
 		}
 		row.kept = row.activation

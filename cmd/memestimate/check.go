@@ -72,7 +72,7 @@ what it was.`,
 				err := o.write(e, func(w io.Writer) error {
 					switch o.format {
 					case "json":
-						return encodeJSON(w, out.Result())
+						return report.JSON(w, out.Result())
 					case "markdown":
 						_, err := io.WriteString(w, out.Comment(report.MarkdownLimit, false))
 						return err

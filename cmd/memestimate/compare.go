@@ -83,7 +83,7 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 
 func (c *comparing) write(w io.Writer, e *env, both *compare.Comparison) error {
 	if c.out.format == "json" {
-		return encodeJSON(w, both)
+		return report.JSON(w, both)
 	}
 	if c.out.format == "markdown" {
 		fmt.Fprintf(w, "### `%s` and `%s`\n", report.Show(both.Model, 60), report.Show(both.File, 60))

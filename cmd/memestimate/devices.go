@@ -93,7 +93,7 @@ CSV and JSON have utilization, temperature and power too.`,
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return encodeJSON(w, list)
+					return report.JSON(w, list)
 				}
 				return o.grid(w, e, list.grid(o.format == "csv"))
 			})

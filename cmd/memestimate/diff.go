@@ -57,7 +57,7 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 				case "csv":
 					return report.DiffCSV(w, d)
 				case "json":
-					return report.DiffJSON(w, d)
+					return report.JSON(w, d)
 				}
 				layers := 0
 				if shown.folded(e, &o) {

@@ -92,7 +92,7 @@ Exit codes: 0 when the text was understood, 3 when not.`,
 			r := explained(p)
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return encodeJSON(w, r)
+					return report.JSON(w, r)
 				}
 				return r.text(w, o.width(e))
 			})

@@ -202,7 +202,7 @@ func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *es
 func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 	if f.out.format == "json" {
 		r.Schema = fitForm
-		return encodeJSON(w, r)
+		return report.JSON(w, r)
 	}
 	short, curve := f.look.short(&f.out), report.FitCurve(r, f.out.format == "csv")
 	if short {

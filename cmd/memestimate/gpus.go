@@ -86,5 +86,5 @@ func writeGPUs(w io.Writer, listed []gpu.Device) error {
 	for _, d := range listed {
 		list = append(list, knownGPU{d.ID, d.Name, d.Memory, d.Capability.String(), d.Multiprocessors, d.Measured, d.Basis()})
 	}
-	return encodeJSON(w, gpuList{gpusForm, list})
+	return report.JSON(w, gpuList{gpusForm, list})
 }

@@ -65,7 +65,6 @@ var keepers = map[string]string{
 	"github.com/owulveryck/onnx-go": "onnxload/onnxgo",
 	"gonum.org/v1/gonum":            "onnxload/onnxgo",
 	"gorgonia.org":                  "onnxload/onnxgo",
-	"github.com/jedib0t/go-pretty":  "report",
 	"go.yaml.in/yaml/v3":            "gate/budget cluster",
 	"github.com/tidwall/btree":      "snapshot",
 }

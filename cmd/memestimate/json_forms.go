@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/memestimate/memestimate/estimate"
@@ -121,14 +119,4 @@ func tellJSON(w io.Writer, err error) int {
 	}
 	fmt.Fprintln(w, asciiJSON(string(data)))
 	return code
-}
-
-// encodeJSON writes a value as all JSON of this program is written, as it comes: see report.JSON.
-func encodeJSON(w io.Writer, v any) error {
-	err := json.MarshalWrite(w, v, jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, "\n")
-	return err
 }

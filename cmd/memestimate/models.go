@@ -34,7 +34,7 @@ width. NOTICE in the models folder has their licences in full.`,
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return encodeJSON(w, modelList{modelsForm, list})
+					return report.JSON(w, modelList{modelsForm, list})
 				}
 				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "--dim"},
 					{Title: "forms", Spare: 1}, {Title: "licence", Spare: 3}, {Title: "source", Spare: 2}}}

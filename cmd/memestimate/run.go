@@ -264,7 +264,7 @@ func (l *launch) json(w io.Writer, r *devices.Request, chosen []devices.Device) 
 		name, value, _ := strings.Cut(s, "=")
 		v.Environment[name] = value
 	}
-	return encodeJSON(w, v)
+	return report.JSON(w, v)
 }
 
 // tell says on stderr what was chosen.

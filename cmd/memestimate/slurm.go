@@ -232,7 +232,7 @@ type slurmJSON struct {
 func (j *slurmJob) write(w io.Writer, r *slurm.Request, bytes uint64, command []string) (err error) {
 	switch {
 	case j.format == "json":
-		return encodeJSON(w, slurmJSON{slurmForm, bytes, j.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes,
+		return report.JSON(w, slurmJSON{slurmForm, bytes, j.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes,
 			r.Guessed, r.Host, j.args(r)})
 	case len(command) > 0:
 		_, err = io.WriteString(w, j.script(r, command))

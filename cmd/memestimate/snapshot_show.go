@@ -73,7 +73,7 @@ func snapshotShowCommand(e *env) *cobra.Command {
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return encodeJSON(w, r)
+					return report.JSON(w, r)
 				}
 				return r.text(w, s)
 			})

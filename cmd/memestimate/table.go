@@ -52,7 +52,7 @@ func tableCommand(e *env) *cobra.Command {
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return encodeJSON(w, tableJSON{tableForm, r.Layers})
+					return report.JSON(w, tableJSON{tableForm, r.Layers})
 				}
 				if o.format == "csv" && columns == nil {
 					return o.grid(w, e, report.Layers(r, true)) // all there is

@@ -80,7 +80,7 @@ func (r *traceResult) write(w io.Writer, e *env, o *output) error {
 	switch o.format {
 	case "json":
 		var b strings.Builder
-		if err := encodeJSON(&b, r); err != nil {
+		if err := report.JSON(&b, r); err != nil {
 			return err
 		}
 		_, err := io.WriteString(w, asciiJSON(b.String())) // to a terminal, as a rule

@@ -132,7 +132,7 @@ func nameOf(p *prometheus.Place) string {
 
 func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 	if s.out.format == "json" {
-		return encodeJSON(w, whereJSON{whereForm, s.question.Need, a.Fit, a.Short, a.Stale})
+		return report.JSON(w, whereJSON{whereForm, s.question.Need, a.Fit, a.Short, a.Stale})
 	}
 	if len(a.Fit) == 0 {
 		return nil

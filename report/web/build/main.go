@@ -27,7 +27,6 @@ import (
 // gives for Swin-T and Qwen2.
 var plain = []string{
 	"github.com/go-json-experiment/...",
-	"github.com/jedib0t/...",
 	"github.com/spf13/...",
 	"github.com/memestimate/memestimate/cmd/...",
 	"github.com/memestimate/memestimate/estimate/recover/...",
