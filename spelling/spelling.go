@@ -72,14 +72,14 @@ func Value(key, typed string) (string, error) {
 	return typed, nil
 }
 
-// List takes a list of values apart at its commas, but for those within parentheses: "SGD(lr=0.1, momentum=0.9),adam".
+// List takes a list of values apart at its commas, but for those within brackets: "SGD(lr=0.1, momentum=0.9),adam".
 func List(s string) (out []string) {
 	depth, begin := 0, 0
 	for i, c := range s {
 		switch {
-		case c == '(':
+		case c == '(' || c == '[':
 			depth++
-		case c == ')':
+		case c == ')' || c == ']':
 			depth--
 		case c == ',' && depth <= 0:
 			out, begin = append(out, s[begin:i]), i+1

@@ -5,6 +5,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,8 +35,8 @@ func (n *Need) expression() string {
 		"device.capacity['%[1]s'].memory.compareTo(quantity('%[2]d')) >= 0", n.Driver, n.Bytes)
 }
 
-// Template returns a ResourceClaimTemplate of that name.
-func (n *Need) Template(name string) map[string]any {
+// claimTemplate returns a ResourceClaimTemplate of that name.
+func (n *Need) claimTemplate(name string) map[string]any {
 	return map[string]any{
 		"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{"spec": map[string]any{"devices": map[string]any{"requests": []any{map[string]any{
@@ -54,12 +55,9 @@ const claimName = "gpu"
 // memoryLabel is GPU feature discovery's: the memory of a node's GPUs in MiB.
 const memoryLabel = "nvidia.com/gpu.memory"
 
-// mib returns the least number of MiB that a label must exceed.
-func (n *Need) above() string { return strconv.FormatUint((n.Bytes+1<<20-1)>>20-1, 10) }
-
-// ApplyTo writes the need into a pod's spec, for its first container. template names the ResourceClaimTemplate, for
+// applyTo writes the need into a pod's spec, for its first container. template names the ResourceClaimTemplate, for
 // DRA.
-func (n *Need) ApplyTo(spec map[string]any, template string) error {
+func (n *Need) applyTo(spec map[string]any, template string) error {
 	containers, _ := spec["containers"].([]any)
 	if len(containers) == 0 {
 		return errors.New("the pod has no containers")
@@ -68,113 +66,99 @@ func (n *Need) ApplyTo(spec map[string]any, template string) error {
 	if !ok {
 		return errors.New("the pod's first container is no mapping")
 	}
-	resources, err := child(first, "resources")
-	if err != nil {
+	if n.DRA {
+		resources, err := child(first, "resources")
+		if err == nil {
+			err = setNamed(spec, "resourceClaims", map[string]any{"name": claimName, "resourceClaimTemplateName": template})
+		}
+		if err == nil {
+			err = setNamed(resources, "claims", map[string]any{"name": claimName})
+		}
 		return err
 	}
-	if n.DRA {
-		claims, err := list(spec, "resourceClaims")
-		if err != nil {
-			return err
-		}
-		spec["resourceClaims"] = append(without(claims, claimName),
-			map[string]any{"name": claimName, "resourceClaimTemplateName": template})
-		used, err := list(resources, "claims")
-		if err != nil {
-			return err
-		}
-		resources["claims"] = append(without(used, claimName), map[string]any{"name": claimName})
-		return nil
-	}
-	limits, err := child(resources, "limits")
+	limits, err := child(first, "resources", "limits")
 	if err != nil {
 		return err
 	}
 	limits[n.Resource] = n.GPUs
-	affinity, err := child(spec, "affinity")
-	if err != nil {
-		return err
-	}
-	node, err := child(affinity, "nodeAffinity")
-	if err != nil {
-		return err
-	}
-	required, err := child(node, "requiredDuringSchedulingIgnoredDuringExecution")
+	required, err := child(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 	if err != nil {
 		return err
 	}
 	terms, err := list(required, "nodeSelectorTerms")
-	if err != nil {
-		return err
-	}
 	if len(terms) == 0 { // the terms are alternatives: the need goes into each
 		terms = []any{map[string]any{}}
 	}
+	above := strconv.FormatUint((n.Bytes+1<<20-1)>>20-1, 10) // the least number of MiB that a label must exceed
 	for i := range terms {
 		term, ok := terms[i].(map[string]any)
 		if !ok {
 			return errors.New("affinity: a nodeSelectorTerm is no mapping")
 		}
-		all, err := list(term, "matchExpressions")
-		if err != nil {
-			return err
-		}
+		all, wrong := list(term, "matchExpressions")
 		all = slices.DeleteFunc(all, func(e any) bool {
 			m, _ := e.(map[string]any)
-			return m["key"] == memoryLabel &&
-				m["operator"] == "Gt"
+			return m["key"] == memoryLabel && m["operator"] == "Gt"
 		})
-		term["matchExpressions"] = append(all, map[string]any{"key": memoryLabel, "operator": "Gt",
-			"values": []any{n.above()}})
+		term["matchExpressions"] = append(all, map[string]any{"key": memoryLabel, "operator": "Gt", "values": []any{above}})
+		err = cmp.Or(err, wrong)
 	}
 	required["nodeSelectorTerms"] = terms
-	return nil
+	return err
 }
 
-// child returns the mapping of that key, made where there is none.
-func child(m map[string]any, key string) (map[string]any, error) {
-	if m[key] == nil {
-		m[key] = map[string]any{}
+// child returns the mapping below these keys, made where there is none.
+func child(m map[string]any, keys ...string) (map[string]any, error) {
+	for _, key := range keys {
+		if m[key] == nil {
+			m[key] = map[string]any{}
+		}
+		c, ok := m[key].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: wanted a mapping", key)
+		}
+		m = c
 	}
-	c, ok := m[key].(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s: wanted a mapping", key)
-	}
-	return c, nil
+	return m, nil
 }
 
 // list returns the list of that key, which may be missing.
 func list(m map[string]any, key string) ([]any, error) {
-	if m[key] == nil {
-		return nil, nil
-	}
 	l, ok := m[key].([]any)
-	if !ok {
+	if !ok && m[key] != nil {
 		return nil, fmt.Errorf("%s: wanted a list", key)
 	}
 	return l, nil
 }
 
-// without leaves out the entry of that name.
-func without(l []any, name string) []any {
-	return slices.DeleteFunc(slices.Clone(l), func(e any) bool { m, _ := e.(map[string]any); return m["name"] == name })
+// setNamed puts an entry into a list, in the place of the one that has its name.
+func setNamed(m map[string]any, key string, entry map[string]any) error {
+	l, err := list(m, key)
+	l = slices.DeleteFunc(slices.Clone(l), func(e any) bool {
+		old, _ := e.(map[string]any)
+		return old["name"] == entry["name"]
+	})
+	m[key] = append(l, entry)
+	return err
 }
 
 // podPaths are where kinds keep the spec of their pods.
 var podPaths = map[string][]string{
-	"Pod": {"spec"}, "Job": {"spec", "template", "spec"}, "Deployment": {"spec", "template",
-		"spec"}, "StatefulSet": {"spec", "template", "spec"},
-	"ReplicaSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"}, "CronJob": {"spec",
-		"jobTemplate", "spec", "template", "spec"},
+	"Pod":         {"spec"},
+	"Job":         {"spec", "template", "spec"},
+	"Deployment":  {"spec", "template", "spec"},
+	"StatefulSet": {"spec", "template", "spec"},
+	"ReplicaSet":  {"spec", "template", "spec"},
+	"DaemonSet":   {"spec", "template", "spec"},
+	"CronJob":     {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
 // Patch reads YAML documents, writes the need into every one that makes pods, and returns them all, with the claim
 // template that they need.
 func (n *Need) Patch(in []byte) ([]byte, error) {
-	var docs []any
+	var docs, templates []any
 	d := yaml.NewDecoder(bytes.NewReader(in))
-	patched := 0
-	var templates []any
+	patched := false
 	for {
 		var doc map[string]any
 		err := d.Decode(&doc)
@@ -185,64 +169,62 @@ func (n *Need) Patch(in []byte) ([]byte, error) {
 			return nil, err
 		}
 		kind, _ := doc["kind"].(string)
-		path, ok := podPaths[kind]
-		if ok {
-			at := doc
-			for _, key := range path {
-				next, isMap := at[key].(map[string]any)
-				if !isMap {
-					return nil, fmt.Errorf("%s: no %s", kind, strings.Join(path, "."))
-				}
-				at = next
-			}
-			meta, err := child(doc, "metadata")
+		if path, ok := podPaths[kind]; ok {
+			template, err := n.patch(kind, doc, path)
 			if err != nil {
 				return nil, err
 			}
-			name, _ := meta["name"].(string)
-			if name == "" {
-				name = strings.TrimSuffix(fmt.Sprint(meta["generateName"]), "-")
-			}
-			template := name + "-gpu"
-			if err := n.ApplyTo(at, template); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", kind, name, err)
-			}
 			if n.DRA {
-				t := n.Template(template)
-				if meta["namespace"] != nil {
-					t["metadata"].(map[string]any)["namespace"] = meta["namespace"]
-				}
-				templates = append(templates, t)
+				templates = append(templates, template)
 			}
-			if err := n.enqueue(kind, doc, meta); err != nil {
-				return nil, err
-			}
-			patched++
+			patched = true
 		}
 		if doc != nil {
 			docs = append(docs, doc)
 		}
 	}
-	if patched == 0 {
+	if !patched {
 		return nil, errors.New("no Job, Pod or other kind that makes pods")
 	}
 	return Encode(append(templates, docs...)...)
 }
 
-// enqueue hands a job to Kueue, which starts it when there is room.
-func (n *Need) enqueue(kind string, doc, meta map[string]any) error {
-	if n.Queue == "" {
-		return nil
+// patch writes the need into an object, and returns the claim template for it.
+func (n *Need) patch(kind string, doc map[string]any, path []string) (map[string]any, error) {
+	spec := doc
+	for _, key := range path {
+		next, ok := spec[key].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: no %s", kind, strings.Join(path, "."))
+		}
+		spec = next
 	}
-	labels, err := child(meta, "labels")
+	meta, err := child(doc, "metadata")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	labels["kueue.x-k8s.io/queue-name"] = n.Queue
-	if kind == "Job" {
-		doc["spec"].(map[string]any)["suspend"] = true
+	name, _ := meta["name"].(string)
+	if name == "" {
+		name = strings.TrimSuffix(fmt.Sprint(meta["generateName"]), "-")
 	}
-	return nil
+	template := n.claimTemplate(name + "-gpu")
+	if meta["namespace"] != nil {
+		template["metadata"].(map[string]any)["namespace"] = meta["namespace"]
+	}
+	if err := n.applyTo(spec, name+"-gpu"); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", kind, name, err)
+	}
+	if n.Queue != "" { // Kueue starts the job when there is room
+		labels, err := child(meta, "labels")
+		if err != nil {
+			return nil, err
+		}
+		labels["kueue.x-k8s.io/queue-name"] = n.Queue
+		if kind == "Job" {
+			doc["spec"].(map[string]any)["suspend"] = true
+		}
+	}
+	return template, nil
 }
 
 // Job returns a Job that runs a command in an image.

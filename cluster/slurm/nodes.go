@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/cluster"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // Format is what sinfo is to be asked for: sinfo -N -h -o Format. These letters are as old as Slurm's GRES, and their
@@ -85,20 +86,7 @@ func parseGRES(s string) ([]GRES, error) {
 	if s == "(null)" || s == "" {
 		return nil, nil
 	}
-	depth, start := 0, 0
-	var parts []string
-	for i, c := range s {
-		switch {
-		case c == '(' || c == '[':
-			depth++
-		case c == ')' || c == ']':
-			depth--
-		case c == ',' && depth == 0:
-			parts = append(parts, s[start:i])
-			start = i + 1
-		}
-	}
-	for _, p := range append(parts, s[start:]) {
+	for _, p := range spelling.List(s) {
 		p, _, _ = strings.Cut(p, "(")
 		w := strings.Split(p, ":")
 		g := GRES{Name: w[0], Count: 1}

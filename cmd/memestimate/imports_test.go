@@ -40,7 +40,7 @@ snapshot/oom: snapshot snapshot/replay simulate/timeline simulate/caching
 recording: simulate/timeline simulate/gpu simulate/kernels
 devices:
 cluster: simulate/gpu
-cluster/slurm: cluster
+cluster/slurm: cluster spelling
 cluster/prometheus:
 cluster/kubernetes:
 models:
