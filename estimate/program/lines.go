@@ -10,7 +10,6 @@ type Lines []Frame
 // A Frame is a line that calls were traced at. Up leads to the line that called its function.
 type Frame struct {
 	Up     int32  // the calling frame, less than this one's number, counted from 1; 0 for the outermost
-	Line   int32  // of File, from 1 on
 	File   string // "/lib/resnet.py"
 	Func   string // "forward"
 	Source string // the line without the blanks around it; "" where Python could not read it
@@ -45,7 +44,6 @@ type StatementKind uint8
 // The kinds of statements.
 const (
 	Bare    StatementKind = iota // an expression alone; or a part of a statement that began on an earlier line
-	Part                         // surely that: it begins with a sign, or closes more brackets than it opens
 	Binding                      // x = , x: T =
 	Augment                      // x +=
 	Returns                      // return
@@ -71,11 +69,6 @@ const (
 	// the graph around it (_export/passes/replace_set_grad_with_hop_pass.py)
 	NoGrad
 )
-
-// Partial reports whether a line is of a statement that another line begins.
-func (s *Statement) Partial() bool {
-	return s.Kind == Part || s.Kind == Bare && s.Held == "" && (s.Open || !s.Inplace)
-}
 
 // Retraced reports whether the innermost line of a stack is of a graph that torch.export made of a part of the program:
 // it says nothing of the program's own lines.

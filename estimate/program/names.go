@@ -91,20 +91,19 @@ func (n *namespace) name(text string) *name {
 
 // run follows the names through one execution of a statement.
 func (n *namespace) run(e *execution) {
+	s := e.says
 	if n.l.work < 0 {
 		return
 	}
 	if e.first > e.last {
-		n.rename(e)
+		n.rename(s)
+		return
+	}
+	if n.at = e.last; s == nil {
 		return
 	}
 	n.resolve(e)
 	n.passed(e)
-	n.at = e.last
-	s := e.says
-	if s == nil {
-		return
-	}
 	made := n.results(e)
 	switch {
 	case s.Held != "":
@@ -126,11 +125,7 @@ func (n *namespace) run(e *execution) {
 }
 
 // rename follows the names through a statement that computes nothing: y = x, xs.append(x).
-func (n *namespace) rename(e *execution) {
-	s := e.says
-	if s == nil {
-		return
-	}
+func (n *namespace) rename(s *Statement) {
 	if x := n.by[s.Copies]; s.Kind == Binding && x != nil {
 		for _, target := range s.Targets {
 			n.bind(target, n.at, slices.Clone(x.has))
@@ -158,28 +153,26 @@ func (n *namespace) resolve(e *execution) {
 	n.l.stamp++
 	var unbound, stale []*name
 	asked := map[*name]bool{}
-	for _, s := range e.parts {
-		for _, text := range s.says.Reads {
-			x := n.name(text)
-			if asked[x] {
-				continue
+	for _, text := range e.says.Reads {
+		x := n.name(text)
+		if asked[x] {
+			continue
+		}
+		asked[x] = true
+		n.l.work -= int64(len(x.has)) + 1
+		known := false
+		for _, v := range x.has {
+			if seen := &n.l.of[v].seen; *seen >= stamp {
+				*seen, known = n.l.stamp, true
 			}
-			asked[x] = true
-			n.l.work -= int64(len(x.has)) + 1
-			known := false
-			for _, v := range x.has {
-				if seen := &n.l.of[v].seen; *seen >= stamp {
-					*seen, known = n.l.stamp, true
-				}
-			}
-			switch {
-			case known:
-				x.read = e.last
-			case len(x.has) == 0:
-				unbound = append(unbound, x)
-			default:
-				stale = append(stale, x)
-			}
+		}
+		switch {
+		case known:
+			x.read = e.last
+		case len(x.has) == 0:
+			unbound = append(unbound, x)
+		default:
+			stale = append(stale, x)
 		}
 	}
 	free := append(unbound, stale...)
@@ -213,16 +206,14 @@ func (n *namespace) appended() (values []ValueID) {
 // passed lets a list have what a module puts into it that it is passed to, y = self.blocks(x, output): the last name
 // that the line reads and no line bound that computes something, output = [x].
 func (n *namespace) passed(e *execution) {
-	for _, p := range e.parts {
-		for _, st := range p.steps {
-			if st.child < 0 || len(n.l.lists[st.child]) == 0 {
-				continue
-			}
-			for i, text := range slices.Backward(p.says.Reads) {
-				if x := n.by[text]; i > 0 && x != nil && !x.bound {
-					n.put(text, n.l.lists[st.child])
-					break
-				}
+	for _, st := range e.steps {
+		if st.child < 0 || len(n.l.lists[st.child]) == 0 {
+			continue
+		}
+		for i, text := range slices.Backward(e.says.Reads) {
+			if x := n.by[text]; i > 0 && x != nil && !x.bound {
+				n.put(text, n.l.lists[st.child])
+				break
 			}
 		}
 	}

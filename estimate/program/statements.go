@@ -8,21 +8,10 @@ import (
 // An execution is what a forward does while one statement runs, without a break.
 type execution struct {
 	first, last int32 // calls; first > last where it makes none
-	says        *Statement
-	parts       []part // its lines: the inner ones of a statement come before the one that begins it
-	hidden      bool   // it calls a function of the program that has no line of its own
+	steps       []step
+	says        *Statement // nil where its line is not known
+	hidden      bool       // it calls a function of the program that has no line of its own
 }
-
-// A part is what one line does of a statement, without a break.
-type part struct {
-	steps  []step
-	says   *Statement
-	line   int32
-	hidden bool
-}
-
-// mostLines is over how many lines a statement is taken to go at most.
-const mostLines = 100
 
 // executions returns the statements that the forward of span k runs, in order.
 func (l *liveness) executions(k int32) (list []execution) {
@@ -38,18 +27,21 @@ func (l *liveness) executions(k int32) (list []execution) {
 			to++
 		}
 		if frames[from] == 0 {
-			list = append(list, execution{first: steps[from].first, last: steps[to-1].last})
+			list = append(list, executed(steps[from:to], nil))
 		} else {
-			for _, p := range l.statements(k, steps[from:to], &l.p.Lines[frames[from]-1]) {
-				list = join(list, p)
-			}
+			list = append(list, l.statements(k, steps[from:to], l.p.Lines[frames[from]-1].Says)...)
 		}
 		from = to
 	}
-	for i := range list {
-		list[i].measure()
-	}
 	return list
+}
+
+// executed is the execution of a statement in some steps.
+func executed(steps []step, s *Statement) execution {
+	if len(steps) == 0 {
+		return execution{first: 1, says: s}
+	}
+	return execution{first: steps[0].first, last: steps[len(steps)-1].last, steps: steps, says: s}
 }
 
 // frameOf returns the line that a forward at a level is at in a step, 0 when unknown.
@@ -63,10 +55,10 @@ func (l *liveness) frameOf(st step, level int) int32 {
 }
 
 // statements splits the steps that are at one line, without a break, into its statements: x = self.a(x); y = self.b(x).
-func (l *liveness) statements(k int32, steps []step, frame *Frame) []part {
-	t := lineSplit{steps: steps, line: frame.Line}
+func (l *liveness) statements(k int32, steps []step, first *Statement) []execution {
+	t := lineSplit{steps: steps}
 	scope := l.p.Scopes[l.spans.list[k].scope].Name
-	t.start(frame.Says)
+	t.start(first)
 	for j, st := range steps {
 		if st.child < 0 {
 			t.computed(j)
@@ -87,8 +79,7 @@ func (l *liveness) statements(k int32, steps []step, frame *Frame) []part {
 // A lineSplit goes over the steps of one line and finds which of its statements each is of.
 type lineSplit struct {
 	steps []step
-	line  int32
-	list  []part
+	list  []execution
 
 	says  *Statement // the statement that steps are of
 	from  int        // its first step
@@ -104,14 +95,16 @@ func (t *lineSplit) start(s *Statement) {
 // flush ends the statement before a step.
 func (t *lineSplit) flush(to int) {
 	function := slices.Contains(t.used, false) || slices.Contains(t.says.Calls, "")
-	t.list = append(t.list, part{t.steps[t.from:to], t.says, t.line, t.other || function && t.own > t.says.Ops+1})
+	e := executed(t.steps[t.from:to], t.says)
+	e.hidden = t.other || function && t.own > t.says.Ops+1
+	t.list = append(t.list, e)
 	t.from = to
 }
 
 // pass goes over the statements up to one, which compute nothing.
 func (t *lineSplit) pass(to *Statement) {
 	for s := t.says.Next; s != nil && s != to; s = s.Next {
-		t.list = append(t.list, part{says: s, line: t.line})
+		t.list = append(t.list, executed(nil, s))
 	}
 }
 
@@ -179,47 +172,4 @@ func (s *Statement) call(path string, used []bool) int {
 		}
 	}
 	return -1
-}
-
-// join puts what a line does behind the statements before it. Python computes the inner lines of a statement first:
-//
-//	score = (
-//	    query @ key
-//	) / scale
-func join(list []execution, p part) []execution {
-	e := execution{says: p.says}
-	if p.says.Open && len(p.steps) > 0 && !p.says.Partial() {
-		from := len(list)
-		for from > 0 && list[from-1].within(p) {
-			from--
-		}
-		for _, inner := range list[from:] {
-			e.parts = append(e.parts, inner.parts...)
-		}
-		list = list[:from]
-	}
-	e.parts = append(e.parts, p)
-	return append(list, e)
-}
-
-// within reports whether an execution is that of a line within the statement that another line begins.
-func (e *execution) within(p part) bool {
-	return len(e.parts) == 1 && e.parts[0].says.Partial() && e.parts[0].line > p.line && e.parts[0].line-p.line < mostLines
-}
-
-// measure sets which calls an execution makes.
-func (e *execution) measure() {
-	if e.parts == nil {
-		return
-	}
-	e.first, e.last = 1, 0
-	for _, p := range e.parts {
-		e.hidden = e.hidden || p.hidden
-		if n := len(p.steps); n > 0 {
-			if e.first > e.last {
-				e.first, e.last = p.steps[0].first, p.steps[n-1].last
-			}
-			e.first, e.last = min(e.first, p.steps[0].first), max(e.last, p.steps[n-1].last)
-		}
-	}
 }

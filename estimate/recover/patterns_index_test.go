@@ -52,18 +52,6 @@ func TestIndexByTensor(t *testing.T) {
 	}
 }
 
-// The weight of the module that makes the call is an embedding's, wherever its places come from.
-func TestEmbeddingOfABuffer(t *testing.T) {
-	graph := func(weight string) onnx.Graph {
-		return onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 8)},
-			Inits: []onnx.Tensor{recovertest.Weights(weight, 9, 8), onnx.Bare("i.buffer", onnxload.Int64, 4)},
-			Out:   []onnx.Value{{Name: "y"}},
-			Nodes: []onnx.Node{onnx.Op("Gather", weight+" i.buffer", "g").Named("pos:Gather"), onnx.Op("Add", "x g", "y")}}
-	}
-	wantCalls(t, mustRecover(t, graph("pos.weight")), "embedding(pos.weight, i.buffer)", "add(x, g)")
-	wantCalls(t, mustRecover(t, graph("pos.table.weight")), "index(pos.table.weight, i.buffer)", "add(x, g)")
-}
-
 // What torch.export leaves of contiguous() is an Identity with the name of a clone; a dropout of nothing leaves one
 // too.
 func TestClonesOfTransposes(t *testing.T) {

@@ -24,7 +24,7 @@ func readLines(stacks []onnxload.Frame) program.Lines {
 			known[f.Source] = says
 		}
 		at := &lines[i]
-		*at = program.Frame{Up: f.Up, Line: f.Line, File: f.File, Func: f.Func, Source: f.Source, Says: says}
+		*at = program.Frame{Up: f.Up, File: f.File, Func: f.Func, Source: f.Source, Says: says}
 		at.Region = regionOf(lines, i, retraced)
 		up := f.Up - 1 // less than i
 		switch {
@@ -32,7 +32,7 @@ func readLines(stacks []onnxload.Frame) program.Lines {
 		case up < 0:
 			at.Forward, at.Level = int32(i)+1, 1
 		case lines[up].Forward == 0:
-		case f.Func != "forward" || ownForward(stacks[up].Source) || ofFunction(f, stacks[up].Source): // no module was called
+		case f.Func != "forward" || ownForward(stacks[up].Source): // no module was called
 			at.Forward, at.Level = lines[up].Forward, lines[up].Level
 		default:
 			at.Forward, at.Level = int32(i)+1, lines[up].Level+1
@@ -64,7 +64,7 @@ func parseLine(text string) *program.Statement {
 		if i > 0 && len(part) == 0 {
 			continue
 		}
-		s := parseStatement(part, low < 0 && i == 0)
+		s := parseStatement(part)
 		if first == nil {
 			first = s
 		} else {
@@ -76,8 +76,8 @@ func parseLine(text string) *program.Statement {
 	return first
 }
 
-// parseStatement reads one of the statements of a line. The first may close brackets that an earlier line opened.
-func parseStatement(list []token, closes bool) *program.Statement {
+// parseStatement reads one of the statements of a line.
+func parseStatement(list []token) *program.Statement {
 	s := new(program.Statement)
 	if len(list) == 0 {
 		return s
@@ -88,10 +88,6 @@ func parseStatement(list []token, closes bool) *program.Statement {
 	case first.kind == nameToken && (first.text == "return" || first.text == "yield"):
 		s.Kind = program.Returns
 		r.expression(list[1:])
-	case closes && i == 0 && len(parts) == 1, first.kind == signToken && !first.opens() &&
-		!slices.Contains([]string{"-", "*", "~", "..."}, first.text), first.kind == nameToken && joins[first.text]:
-		s.Kind = program.Part
-		r.expression(list)
 	case i > 0:
 		s.Kind, s.Sign = program.Augment, strings.TrimSuffix(list[i].text, "=")
 		r.target(list[:i])

@@ -13,7 +13,7 @@ import (
 func say(s *program.Statement) string {
 	var parts []string
 	for ; s != nil; s = s.Next {
-		kind := map[program.StatementKind]string{program.Bare: "bare", program.Part: "part", program.Binding: "bind",
+		kind := map[program.StatementKind]string{program.Bare: "bare", program.Binding: "bind",
 			program.Augment: "augment" + s.Sign, program.Returns: "return"}[s.Kind]
 		p := kind + " " + strings.Join(s.Targets, ",") + " <- " + strings.Join(s.Reads, ",")
 		if len(s.Calls) > 0 {
@@ -53,9 +53,9 @@ func TestLines(t *testing.T) {
 		{"return F.batch_norm(", "return  <-  ..."},
 		{"x = torch.cat([", "bind x <-  ..."},
 		{"self.attn(self.norm1(x)),", `bare  <- x calls ["attn" "norm1"]`},
-		{".permute(0, 2, 1))", "part  <- "},
-		{"+ self.mlp(x)", `part  <- x calls ["mlp"]`},
-		{"x)", "part  <- x"},
+		{".permute(0, 2, 1))", "bare  <- "},
+		{"+ self.mlp(x)", `bare  <- x calls ["mlp"]`},
+		{"x)", "bare  <- x"},
 		{"outs.append(module(x))", `bare  <- x calls [""] held outs`},
 		{"features[name] = self.layer(x)", `bind  <- x calls ["layer"] held features`},
 		{"self.cache = x", "bind self.cache <- x copies x"},
@@ -75,7 +75,7 @@ func TestLines(t *testing.T) {
 		{"x = 'never ends", "bind x <-  ..."},
 		{"", "bare  <- "},
 		{"lambda: (", "bare  <-  ..."},
-		{"= = = ]", "part  <- "},
+		{"= = = ]", "bind ,, <- "},
 		{strings.Repeat("(", 1000), "bare  <-  ..."},
 		{strings.Repeat("x = ", 2000), "bare  <-  ..."},
 	} {

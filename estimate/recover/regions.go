@@ -38,17 +38,10 @@ func checkpoints(line string) bool {
 	return false
 }
 
-// ofFunction reports whether a frame is the forward of a torch.autograd.Function, which its caller applies, and so no
-// module's. That of a checkpoint with use_reentrant=True is applied in a function whose line is not known.
-func ofFunction(f onnxload.Frame, caller string) bool {
-	return strings.Contains(caller, ".apply(") || ofCheckpoint(f.File)
-}
-
 // ofReentrant reports whether a frame is the forward of a checkpoint with use_reentrant=True.
-func ofReentrant(f program.Frame) bool { return f.Func == "forward" && ofCheckpoint(f.File) }
-
-// ofCheckpoint reports whether a file is torch.utils.checkpoint.
-func ofCheckpoint(file string) bool { return strings.HasSuffix(file, "torch/utils/checkpoint.py") }
+func ofReentrant(f program.Frame) bool {
+	return f.Func == "forward" && strings.HasSuffix(f.File, "torch/utils/checkpoint.py")
+}
 
 // retracedForAutocast returns which files of graphs call their arguments arg1_1: the one of with torch.autocast(...) does
 // (replace_autocast_with_hop_pass.py), which is traced anew. Gradients go through that.

@@ -34,32 +34,12 @@ func emitSqueeze(b *recovery, n *onnxload.Node) {
 		g := b.nodes[i]
 		packed = packed && g.Op == "Gather" && attrInt(g, "axis", 0) == 0 && len(b.dims(b.in(g, 1))) == 0
 	}
-	if !packed || !b.src.Train && !b.src.Autocast && b.batchFirst(p) {
+	if !packed {
 		emitReshape(b, n)
 		return
 	}
 	view := b.temp("reshape", program.Args{Shape: d}, b.elem(out), d, b.value(x))
 	b.call("contiguous", program.Args{}, []program.ValueID{view}, out)
-}
-
-// batchFirst reports whether the packed projection before node n is of a module with batch_first, which swaps the batch
-// with the steps before it projects. Its inference takes the path of _native_multi_head_attention, without the copy.
-func (b *recovery) batchFirst(n *onnxload.Node) bool {
-	for range 8 { // the projection is a few nodes away
-		p, _ := b.producer(b.in(n, 0))
-		if p == nil {
-			p, _ = b.producer(b.in(n, 1)) // a bias comes first
-		}
-		if p == nil {
-			return false
-		}
-		if n = p; n.Op == "MatMul" || n.Op == "Gemm" {
-			t, ti := b.producer(b.in(n, 0))
-			return t != nil && t.Op == "Transpose" && slices.Equal(attrInts(t, "perm"), []int64{1, 0, 2}) &&
-				b.places[ti].Module == b.places[b.at].Module
-		}
-	}
-	return false
 }
 
 func emitReshape(b *recovery, n *onnxload.Node) {
@@ -203,7 +183,7 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	d := b.dims(x)
 	a := b.axis(n, 0, len(d))
 	switch {
-	case b.isParameter(x) && a == 0 && len(d) == 2 && !b.host[idx] && (b.isWeightOf(x, b.at) || !b.rowOfBuffer(idx)):
+	case b.isParameter(x) && a == 0 && len(d) == 2 && !b.host[idx]:
 		b.call("embedding", program.Args{}, []program.ValueID{b.value(x), b.value(idx)}, n.Output(0))
 	case len(b.dims(idx)) == 0:
 		b.call("select", program.Args{Dim: a}, []program.ValueID{b.value(x)}, n.Output(0))
@@ -212,32 +192,6 @@ func emitGather(b *recovery, n *onnxload.Node) {
 			[]program.ValueID{b.value(x), b.device(b.value(idx), idx)},
 			n.Output(0))
 	}
-}
-
-// isWeightOf reports whether a value is the weight of the module that makes call i, as it is of an nn.Embedding.
-func (b *recovery) isWeightOf(id onnxload.ValueID, i int) bool {
-	place := b.places[i].Module
-	return place != "" && b.m.NameOf(b.id(id)) == place+".weight"
-}
-
-// rowOfBuffer reports whether a value is a buffer of one dimension, or one seen so: such as the places of a table of
-// relative positions, which are looked up as table[index]. Tokens and their positions come in batches.
-func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
-	if len(b.dims(id)) != 1 {
-		return false
-	}
-	id = b.id(id)
-	if b.prog.Values[b.of[id]].Kind == program.Buffer {
-		return true
-	}
-	for range 8 {
-		p, _ := b.producer(id)
-		if p == nil || p.Op != "Reshape" && p.Op != "Flatten" {
-			break
-		}
-		id = b.in(p, 0)
-	}
-	return id != onnxload.NoValue && b.src.Kinds[id] == program.Buffer
 }
 
 func emitGatherElements(b *recovery, n *onnxload.Node) {
