@@ -160,39 +160,35 @@ func (a *Allocator) bestFit(p *pool, stream int32, size int64) int32 {
 	if a.gcLimit > 0 {
 		p.searches++
 	}
-	at, ok := a.fitting(p, stream, size)
+	e, ok := a.fitting(p, stream, size)
 	if !ok {
 		return none
 	}
-	e, _ := p.free.at(at)
-	p.free.removeAt(at)
+	p.free.remove(e)
 	return e.id
 }
 
 // fitting finds the smallest cached block of the stream that serves the request. Only this one candidate is looked at.
-func (a *Allocator) fitting(p *pool, stream int32, size int64) (best place, ok bool) {
-	at := p.free.first(stream, size)
-	e, ok := p.free.at(at)
-	if !ok || e.stream != stream {
+func (a *Allocator) fitting(p *pool, stream int32, size int64) (best entry, ok bool) {
+	best, ok = p.free.first(stream, size)
+	if !ok {
 		return best, false
 	}
-	best = at
 	if a.cfg.Options.ExpandableSegments {
 		// The best fit counts what a block can grow to, not what it is.
-		for {
-			at = p.free.next(at)
-			next, ok := p.free.at(at)
-			if !ok || next.stream != stream || a.room(next.id) >= a.room(e.id) {
-				break
+		p.free.ascend(stream, size, func(e entry) bool {
+			if e != best && a.room(e.id) >= a.room(best.id) {
+				return false
 			}
-			e, best = next, at
-		}
+			best = e
+			return true
+		})
 	}
 	// Blocks too large to be split serve only requests near their own size.
-	if size < a.maxSplit && e.size >= a.maxSplit {
+	if size < a.maxSplit && best.size >= a.maxSplit {
 		return best, false
 	}
-	return best, size < a.maxSplit || e.size < size+a.nonSplitRound()
+	return best, size < a.maxSplit || best.size < size+a.nonSplitRound()
 }
 
 func (a *Allocator) nonSplitRound() int64 {

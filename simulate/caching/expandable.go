@@ -40,11 +40,8 @@ func (a *Allocator) reserveExpandable(p *pool, stream int32, size int64) int32 {
 // blocks that ends in unmapped memory and has room for size bytes. A new segment
 // is made when there is none.
 func (a *Allocator) findRange(p *pool, stream int32, size int64) int32 {
-	for at := p.unmapped.first(stream, 0); ; at = p.unmapped.next(at) {
-		e, ok := p.unmapped.at(at)
-		if !ok || e.stream != stream {
-			break
-		}
+	found := none
+	p.unmapped.ascend(stream, 0, func(e entry) bool {
 		id := e.id
 		if prev := a.at(id).prev; prev != none && a.at(prev).state != active {
 			id = prev
@@ -54,8 +51,12 @@ func (a *Allocator) findRange(p *pool, stream int32, size int64) int32 {
 			room += a.at(next).size
 		}
 		if room >= size {
-			return id
+			found = id
 		}
+		return found == none
+	})
+	if found != none {
+		return found
 	}
 	page := int64(smallSegment)
 	if !p.small {

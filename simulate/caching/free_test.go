@@ -33,24 +33,12 @@ func TestSet(t *testing.T) {
 		s.insert(e)
 		want = slices.Insert(want, i, e)
 	}
-	at := pos{}
-	for _, w := range want {
-		e, ok := s.at(at)
-		if !ok || e != w {
-			t.Fatalf("entry %+v, want %+v", e, w)
-		}
-		at = s.next(at)
-	}
-	if _, ok := s.at(at); ok || s.n != len(want) {
-		t.Error("entries are left over")
-	}
-	p, ok := s.prev(pos{len(s.chunks), 0})
-	if e, _ := s.at(p); !ok || e != want[len(want)-1] {
-		t.Error("the last entry is not before the end")
+	if got := slices.Concat(s...); !slices.Equal(got, want) {
+		t.Errorf("entries %+v, want %+v", got, want)
 	}
 }
 
-// The free blocks are in order whatever bins they lie in, and are found from any place, in both directions.
+// The free blocks are in order whatever bins they lie in, and are found from any place.
 func TestFreeBlocks(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	var f freeBlocks
@@ -71,26 +59,19 @@ func TestFreeBlocks(t *testing.T) {
 		}
 		size := e.size + int64(r.IntN(3)-1)*minBlock
 		i, _ = slices.BinarySearchFunc(want, entry{stream: e.stream, size: size, addr: -1}, order)
-		at := f.first(e.stream, size)
-		if got, ok := f.at(at); ok != (i < len(want)) || ok && got != want[i] {
+		there := i < len(want) && want[i].stream == e.stream
+		if got, ok := f.first(e.stream, size); ok != there || ok && got != want[i] {
 			t.Fatalf("the first of stream %d with %d is %+v %v, want place %d", e.stream, size, got, ok, i)
 		}
-		before, ok := f.prev(at)
-		if ok != (i > 0) {
-			t.Fatalf("before place %d: %v", i, ok)
-		}
-		if got, _ := f.at(before); ok && got != want[i-1] {
-			t.Fatalf("before place %d is %+v, want %+v", i, got, want[i-1])
-		}
+		f.ascend(e.stream, size, func(got entry) bool {
+			if got != want[i] {
+				t.Fatalf("place %d has %+v, want %+v", i, got, want[i])
+			}
+			i++
+			return i%10 != 0
+		})
 	}
-	at := f.from(0, 0)
-	for _, w := range want {
-		if e, ok := f.at(at); !ok || e != w {
-			t.Fatalf("entry %+v, want %+v", e, w)
-		}
-		at = f.next(at)
-	}
-	if _, ok := f.at(at); ok || f.n != len(want) {
-		t.Error("blocks are left over")
+	if got := slices.Collect(f.all); !slices.Equal(got, want) {
+		t.Errorf("blocks %+v, want %+v", got, want)
 	}
 }

@@ -2,7 +2,6 @@ package caching
 
 import (
 	"errors"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -83,49 +82,33 @@ func check(a *Allocator) string {
 		st.RequestedBytes.All.Current > st.AllocatedBytes.All.Current {
 		return "requested <= allocated <= reserved does not hold"
 	}
-	if int64(a.pools[0].free.n+a.pools[1].free.n) != cachedBlocks {
-		return "the pools hold something else than the cached blocks"
-	}
+	free := 0
 	for i := range a.pools {
 		p := &a.pools[i]
-		free := func(yield func(entry) bool) {
-			for at := p.free.from(0, 0); ; at = p.free.next(at) {
-				if e, ok := p.free.at(at); !ok || !yield(e) {
-					return
-				}
-			}
+		blocks := slices.Collect(p.free.all)
+		if free += len(blocks); misordered(blocks) {
+			return "the free blocks are out of order"
 		}
-		if fault := misordered(free, p.free.n); fault != "" {
-			return "the free blocks " + fault
+		if misordered(slices.Concat(p.unmapped...)) {
+			return "the unmapped ranges are out of order"
 		}
-		unmapped := func(yield func(entry) bool) {
-			for at := (pos{}); ; at = p.unmapped.next(at) {
-				if e, ok := p.unmapped.at(at); !ok || !yield(e) {
-					return
-				}
-			}
-		}
-		if fault := misordered(unmapped, p.unmapped.n); fault != "" {
-			return "the unmapped ranges " + fault
-		}
+	}
+	if int64(free) != cachedBlocks {
+		return "the pools hold something else than the cached blocks"
 	}
 	return ""
 }
 
-// misordered says what is wrong with the order of entries, or with their number: "" where nothing is.
-func misordered(entries iter.Seq[entry], want int) string {
-	n, last := 0, entry{stream: -1}
-	for e := range entries {
+// misordered reports whether some entry does not come before the next.
+func misordered(entries []entry) bool {
+	last := entry{stream: -1}
+	for _, e := range entries {
 		if last.before(&e) == 0 {
-			return "are out of order"
+			return true
 		}
 		last = e
-		n++
 	}
-	if n != want {
-		return "are miscounted"
-	}
-	return ""
+	return false
 }
 
 // drive turns bytes into requests: the allocator's whole life in a fuzzer's hands.

@@ -1,6 +1,10 @@
 package caching
 
-import "github.com/memestimate/memestimate/simulate/timeline"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/simulate/timeline"
+)
 
 // EmptyCache gives every segment, and every page of an expandable segment, that
 // holds no block back to the device: torch.cuda.empty_cache. Private pools keep theirs.
@@ -11,11 +15,7 @@ func (a *Allocator) releaseCached() {
 	for i := range a.pools {
 		p := &a.pools[i]
 		ids := a.scratch[:0]
-		for at := p.free.from(0, 0); ; at = p.free.next(at) {
-			e, ok := p.free.at(at)
-			if !ok {
-				break
-			}
+		for e := range p.free.all {
 			b := a.at(e.id)
 			if b.stream < timeline.PrivatePools && (b.segment != none || b.prev == none && b.next == none) {
 				ids = append(ids, e.id)
@@ -59,17 +59,17 @@ func (a *Allocator) releaseOversize(p *pool, stream int32, size int64) bool {
 		return false
 	}
 	want := max(size, a.maxSplit)
-	if e, ok := p.free.at(p.free.first(stream, want)); ok && e.stream == stream {
+	if e, ok := p.free.first(stream, want); ok {
 		return a.releaseWhole(p, e.id)
 	}
+	var smaller []entry
+	p.free.ascend(stream, a.maxSplit, func(e entry) bool {
+		smaller = append(smaller, e)
+		return true
+	})
 	released := int64(0)
-	for released < want {
-		before, ok := p.free.prev(p.free.first(stream, want))
-		if !ok {
-			break
-		}
-		e, _ := p.free.at(before)
-		if e.stream != stream || e.size < a.maxSplit || !a.releaseWhole(p, e.id) {
+	for _, e := range slices.Backward(smaller) {
+		if released >= want || !a.releaseWhole(p, e.id) {
 			break
 		}
 		released += e.size
@@ -98,11 +98,7 @@ func (a *Allocator) collectGarbage() {
 	p := &a.pools[0]
 	ids := a.scratch[:0]
 	age := int64(0)
-	for at := p.free.from(0, 0); ; at = p.free.next(at) {
-		e, ok := p.free.at(at)
-		if !ok {
-			break
-		}
+	for e := range p.free.all {
 		id, b := e.id, a.at(e.id)
 		if b.stream < timeline.PrivatePools && b.segment == none && b.prev == none && b.next == none {
 			ids = append(ids, id)

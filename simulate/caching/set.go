@@ -31,121 +31,93 @@ const chunkSize = 128
 
 // A set is an ordered set of entries: sorted chunks in order. It beats a tree
 // here because it allocates next to nothing and its searches stay in cache.
-type set struct {
-	chunks [][]entry
-	n      int
-}
+type set [][]entry
 
-// A pos is a place in a set. It is valid until the set changes.
-type pos struct{ chunk, i int }
-
-// reset takes all entries out, and keeps the memory of a chunk for others.
-func (s *set) reset() { s.chunks, s.n = s.chunks[:0], 0 }
-
-func (s *set) lowerBound(e entry) pos {
-	lo, n := 0, len(s.chunks)
+// lowerBound returns the place of the first entry that does not come before e.
+func (s set) lowerBound(e entry) (chunk, i int) {
+	lo, n := 0, len(s)
 	for n > 0 {
 		half := (n + 1) / 2
-		c := s.chunks[lo+half-1]
+		c := s[lo+half-1]
 		lo += half & -int(c[len(c)-1].before(&e))
 		n -= half
 	}
-	if lo == len(s.chunks) {
-		return pos{lo, 0}
+	if lo == len(s) {
+		return lo, 0
 	}
-	c := s.chunks[lo]
-	i := 0
+	c := s[lo]
 	n = len(c)
 	for n > 0 {
 		half := (n + 1) / 2
 		i += half & -int(c[i+half-1].before(&e))
 		n -= half
 	}
-	return pos{lo, i}
+	return lo, i
 }
 
-// first returns the place of the first entry of a stream that has at least size.
-func (s *set) first(stream int32, size int64) pos {
+// from returns the place of the first entry of a stream that has at least size.
+func (s set) from(stream int32, size int64) (chunk, i int) {
 	return s.lowerBound(entry{stream: stream, id: -1, size: size, addr: math.MinInt64})
 }
 
-func (s *set) at(p pos) (entry, bool) {
-	if p.chunk >= len(s.chunks) {
-		return entry{}, false
+// ascend calls yield with the entries of a stream that have at least size, until it returns false, and returns whether
+// it did not.
+func (s set) ascend(stream int32, size int64, yield func(entry) bool) bool {
+	chunk, i := s.from(stream, size)
+	for ; chunk < len(s); chunk, i = chunk+1, 0 {
+		for _, e := range s[chunk][i:] {
+			if e.stream != stream || !yield(e) {
+				return false
+			}
+		}
 	}
-	return s.chunks[p.chunk][p.i], true
-}
-
-func (s *set) next(p pos) pos {
-	p.i++
-	if p.i >= len(s.chunks[p.chunk]) {
-		return pos{p.chunk + 1, 0}
-	}
-	return p
-}
-
-func (s *set) prev(p pos) (pos, bool) {
-	if p.i > 0 {
-		return pos{p.chunk, p.i - 1}, true
-	}
-	if p.chunk == 0 {
-		return p, false
-	}
-	return pos{p.chunk - 1, len(s.chunks[p.chunk-1]) - 1}, true
+	return true
 }
 
 func (s *set) insert(e entry) {
-	s.n++
-	p := s.lowerBound(e)
-	if p.chunk == len(s.chunks) {
-		if p.chunk == 0 {
-			if cap(s.chunks) == 0 {
-				s.chunks = [][]entry{make([]entry, 0, 8)}
+	at, i := s.lowerBound(e)
+	if at == len(*s) {
+		if at == 0 {
+			if cap(*s) == 0 {
+				*s = set{make([]entry, 0, 8)}
 			}
-			s.chunks = s.chunks[:1] // which has the room of the last that was let go
-			s.chunks[0] = append(s.chunks[0][:0], e)
+			*s = (*s)[:1] // which has the room of the last that was let go
+			(*s)[0] = append((*s)[0][:0], e)
 			return
 		}
-		p.chunk--
-		p.i = len(s.chunks[p.chunk])
+		at--
+		i = len((*s)[at])
 	}
-	c := s.chunks[p.chunk]
+	c := (*s)[at]
 	if len(c) < chunkSize {
-		s.chunks[p.chunk] = slices.Insert(c, p.i, e)
+		(*s)[at] = slices.Insert(c, i, e)
 		return
 	}
 	upper := append(make([]entry, 0, chunkSize), c[chunkSize/2:]...)
 	lower := c[:chunkSize/2]
-	if p.i <= len(lower) {
-		lower = slices.Insert(lower, p.i, e)
+	if i <= len(lower) {
+		lower = slices.Insert(lower, i, e)
 	} else {
-		upper = slices.Insert(upper, p.i-len(lower), e)
+		upper = slices.Insert(upper, i-len(lower), e)
 	}
-	s.chunks[p.chunk] = lower
-	s.chunks = slices.Insert(s.chunks, p.chunk+1, upper)
+	(*s)[at] = lower
+	*s = slices.Insert(*s, at+1, upper)
 }
 
 // remove takes an entry out; it says whether it was there.
 func (s *set) remove(e entry) bool {
-	p := s.lowerBound(e)
-	got, ok := s.at(p)
-	if !ok || got != e {
+	at, i := s.lowerBound(e)
+	if at == len(*s) || (*s)[at][i] != e {
 		return false
 	}
-	s.removeAt(p)
-	return true
-}
-
-// removeAt takes the entry at a place out.
-func (s *set) removeAt(p pos) {
-	s.n--
-	c := slices.Delete(s.chunks[p.chunk], p.i, p.i+1)
+	c := slices.Delete((*s)[at], i, i+1)
 	switch {
 	case len(c) > 0:
-		s.chunks[p.chunk] = c
-	case len(s.chunks) == 1: // a set that one block comes to and leaves needs no new chunk each time
-		s.chunks = s.chunks[:0]
+		(*s)[at] = c
+	case len(*s) == 1: // a set that one block comes to and leaves needs no new chunk each time
+		*s = (*s)[:0]
 	default:
-		s.chunks = slices.Delete(s.chunks, p.chunk, p.chunk+1)
+		*s = slices.Delete(*s, at, at+1)
 	}
+	return true
 }
