@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,7 +184,7 @@ func TestEveryNodeTrains(t *testing.T) {
 			for _, c := range p.Calls {
 				calls[c.Op] = true
 			}
-			checkBlocks(t, name, run.Log.Timeline())
+			checkBlocks(t, name, run.Log)
 		}
 	})
 	must.OK(t, err)
@@ -207,10 +208,10 @@ func trainInputs(p *program.Program) {
 	p.Inputs = rest
 }
 
-func checkBlocks(t *testing.T, name string, tl *timeline.Timeline) {
+func checkBlocks(t *testing.T, name string, l *timeline.Log) {
 	t.Helper()
-	live := make([]int64, tl.Blocks)
-	for i, e := range tl.Events {
+	live := make([]int64, l.Blocks())
+	for i, e := range slices.Collect(l.Events) {
 		switch e.Kind {
 		case timeline.Alloc:
 			if e.Bytes <= 0 || live[e.Block] != 0 {

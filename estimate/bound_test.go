@@ -57,7 +57,7 @@ func TestUpperBound(t *testing.T) {
 			}
 		}
 		largest := largestRequest(sim.Run.Log)
-		for _, e := range sim.Timeline().Events {
+		for e := range sim.Run.Log.Events {
 			if e.Step > 0 && e.Bytes > largest {
 				t.Fatalf("%s %+v: %d bytes are requested, and the largest request is %d", c.model, c.step, e.Bytes, largest)
 			}

@@ -215,7 +215,7 @@ func TestAllocationsPerEvent(t *testing.T) {
 		allocations := testing.AllocsPerRun(1, func() {
 			s, err := bound.Simulate(Step{})
 			must.OK(t, err)
-			events = len(s.Timeline().Events)
+			events = s.Run.Log.Len()
 		})
 		if per := allocations / float64(events); per > mostAllocations {
 			t.Errorf("%s: %.1f allocations an event, more than %d", c.model, per, mostAllocations)

@@ -22,9 +22,12 @@ func (f *follower) take(p timeline.Part) {
 	if f.parts == nil {
 		f.parts = make(chan timeline.Part, 1024)
 		f.group.do(func() {
-			sound := true
+			defer func() {
+				for range f.parts { // what comes after a panic is only taken off
+				}
+			}()
 			for p := range f.parts {
-				sound = sound && f.group.part(func() { f.replay.Take(p) }) // what comes after a panic is only taken off
+				f.replay.Take(p)
 			}
 		})
 	}

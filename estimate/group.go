@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -18,22 +19,16 @@ type group struct {
 
 // do starts f.
 func (c *group) do(f func()) {
-	c.wait.Go(func() { c.part(f) })
-}
-
-// part calls f in a goroutine that goes on when f panics, and reports whether it did not.
-func (c *group) part(f func()) (sound bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.panic == "" {
-				c.panic = fmt.Sprintf("%v in %s", p, PanicPlace())
+	c.wait.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.panic = cmp.Or(c.panic, fmt.Sprintf("%v in %s", p, PanicPlace()))
 			}
-		}
-	}()
-	f()
-	return true
+		}()
+		f()
+	})
 }
 
 // end waits for everything.
@@ -53,22 +48,18 @@ const manyEvents = 100_000
 // are.
 func (b *Model) each(n int, f func(i int)) {
 	var c group
-	next := make(chan int)
 	atOnce := runtime.GOMAXPROCS(0)
 	if b.large() || b.busy.Load() {
 		atOnce = 1
 	}
-	for range min(atOnce, n) {
+	running := make(chan struct{}, atOnce)
+	for i := range n {
+		running <- struct{}{}
 		c.do(func() {
-			for i := range next {
-				c.part(func() { f(i) })
-			}
+			defer func() { <-running }()
+			f(i)
 		})
 	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
 	c.end()
 }
 

@@ -93,7 +93,7 @@ func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
 				continue
 			}
 			runs++
-			checkBlocks(t, name, run.Log.Timeline())
+			checkBlocks(t, name, run.Log)
 			if _, err := caching.NewReplayer(caching.Config{Total: gpu.Default().Memory}).Finish(run.Log); err != nil {
 				t.Errorf("%s under %+v: %v", name, opts, err)
 			}

@@ -1,10 +1,6 @@
 package estimate
 
 import (
-	"bytes"
-
-	json "github.com/go-json-experiment/json/v1"
-
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/gpu"
 )
@@ -106,54 +102,4 @@ func (r *Report) OK() bool {
 		}
 	}
 	return true
-}
-
-// Statistics are the figures of torch.cuda.memory_stats, in the order of their keys. As
-// JSON they are one object.
-type Statistics []caching.Figure
-
-// MarshalJSON writes the figures as an object, in their order.
-func (s Statistics) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, f := range s {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		key, err := json.Marshal(f.Key)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(key)
-		b.WriteByte(':')
-		value, err := json.Marshal(f.Value)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(value)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote; the order of the keys is that of the text.
-func (s *Statistics) UnmarshalJSON(text []byte) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if _, err := d.Token(); err != nil {
-		return err
-	}
-	*s = Statistics{}
-	for d.More() {
-		var f caching.Figure
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		f.Key, _ = key.(string)
-		if err := d.Decode(&f.Value); err != nil {
-			return err
-		}
-		*s = append(*s, f)
-	}
-	return nil
 }

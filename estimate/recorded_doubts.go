@@ -36,30 +36,15 @@ const (
 
 // doubt replays a recorded run in every way that is in doubt.
 func (s *Simulation) doubt(cfg caching.Config) {
-	var replays group
-	small := s.Replay.Stats.ReservedBytes.Small.Peak
-	// replay reports what is reserved; a choice that does not survive a limit says nothing of one that does.
-	replay := func(large *caching.LargeRequests, cfg caching.Config, reserved *int64) {
-		*reserved = s.Peak.Reserved
-		replays.do(func() {
-			if bytes, ok := large.Reserved(cfg); ok {
-				*reserved = max(*reserved, bytes+small)
-			}
-		})
-	}
 	large := caching.LargeOf(s.Run.Log, cfg.Options)
-	choices, addresses := make([]int64, len(s.Run.Workspaces)), make([]int64, 1+scatteredSeeds)
-	for i, sizes := range s.Run.Workspaces {
-		other := cfg
-		other.Workspaces = sizes
-		replay(large, other, &choices[i])
-	}
+	r := replays{run: s}
+	choices, addresses := r.choices(cfg, large), make([]int64, 1+scatteredSeeds)
 	for i := range addresses {
 		other := cfg
 		if other.Address = caching.Scattered(uint64(i)); i == 0 {
 			other.Address = caching.Rising()
 		}
-		replay(large, other, &addresses[i])
+		r.under(other, large, &addresses[i])
 	}
 	d := &s.doubts
 	likely := workspaces(s.Recorded.Convolutions)
@@ -71,13 +56,13 @@ func (s *Simulation) doubt(cfg caching.Config) {
 			other := cfg
 			other.Workspaces = slices.Clone(likely)
 			other.Workspaces[e.plan] = e.bytes
-			replay(most, other, &e.reserved)
+			r.under(other, most, &e.reserved)
 		}
 	}
 	if d.guesses = s.Peak.Reserved; s.Recorded.Doubtful&kernels.OfGuesses != 0 {
-		replay(caching.LargeOf(s.Recorded.AtMost(kernels.OfGuesses), cfg.Options), cfg, &d.guesses)
+		r.under(cfg, caching.LargeOf(s.Recorded.AtMost(kernels.OfGuesses), cfg.Options), &d.guesses)
 	}
-	replays.end()
+	r.end()
 	d.choices, d.addresses = max(s.Peak.Reserved, slices.Max(append(choices, 0))), slices.Max(addresses)
 	slices.SortStableFunc(d.engines, func(a, b engineDoubt) int { return cmp.Compare(b.reserved, a.reserved) })
 }

@@ -36,7 +36,7 @@ type Report struct {
 	// the same in other ways, the cheapest that fits first, when asked for
 	Ways []Way `json:"ways,omitempty"`
 	// which blocks to checkpoint for it to fit, when asked for
-	Stats Statistics `json:"stats,omitempty"` // torch.cuda.memory_stats after the run, when asked for
+	Stats map[string]int64 `json:"stats,omitempty"` // torch.cuda.memory_stats after the run, when asked for
 	// what the run rests on and the file does not say, the heaviest first
 	Guesses []Guess `json:"guesses,omitempty"`
 	// what a recorded run hangs on and the recording does not have: the upper bound is none where that is otherwise

@@ -76,9 +76,6 @@ type Simulation struct {
 // Shed lets go of the run's events and its replay, which of a large model take megabytes: the figures stay.
 func (s *Simulation) Shed() { s.Run, s.Replay = &torch.Run{SavedBy: s.Run.SavedBy}, nil }
 
-// Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
-func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline() }
-
 // Simulate runs the model and replays what it requests through the allocator. The upper bound has room for what is not
 // known: see upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that
 // takes more. What is likely and safe follows from it by how the model came here.

@@ -1,7 +1,7 @@
 package estimate
 
 import (
-	"sync"
+	"slices"
 
 	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/timeline"
@@ -42,33 +42,43 @@ func headroomOf(infer bool) headroom {
 //
 // docs/accuracy.md has what this rests on. Of a recording see recordedDoubts.
 func upperBound(s *Simulation, cfg caching.Config, spare headroom) int64 {
-	var replays group
-	log := s.Run.Log
-	large := caching.LargeOf(log, cfg.Options)
-	var mu sync.Mutex
-	reserved := s.Peak.Reserved
-	replay := func(cfg caching.Config) {
-		replays.do(func() {
-			// A choice that does not survive a limit says nothing of one that does.
-			if bytes, ok := large.Reserved(cfg); ok {
-				mu.Lock()
-				defer mu.Unlock()
-				reserved = max(reserved, bytes+s.Replay.Stats.ReservedBytes.Small.Peak)
-			}
-		})
-	}
-	for _, sizes := range s.Run.Workspaces {
-		other := cfg
-		other.Workspaces = sizes
-		replay(other)
-	}
-	other := cfg
-	other.Address = caching.Rising()
-	replay(other)
-	replays.end()
+	large := caching.LargeOf(s.Run.Log, cfg.Options)
+	r := replays{run: s}
+	rising := int64(0)
+	choices := r.choices(cfg, large)
+	cfg.Address = caching.Rising()
+	r.under(cfg, large, &rising)
+	r.end()
 	above := spareBytes + int64(spare.share*float64(s.Peak.Reserved)+
-		min(spare.request*float64(largestRequest(log)), spare.limit*float64(s.Peak.Reserved)))
-	return s.Context + reserved + above
+		min(spare.request*float64(largestRequest(s.Run.Log)), spare.limit*float64(s.Peak.Reserved)))
+	return s.Context + slices.Max(append(choices, rising)) + above
+}
+
+// replays are those of a run's requests under other choices, all at the same time.
+type replays struct {
+	group
+	run *Simulation
+}
+
+// under replays the large requests, and sets what is reserved, no less than by the run itself: a choice that does not
+// survive a limit says nothing of one that does.
+func (r *replays) under(cfg caching.Config, large *caching.LargeRequests, reserved *int64) {
+	*reserved = r.run.Peak.Reserved
+	r.do(func() {
+		if bytes, ok := large.Reserved(cfg); ok {
+			*reserved = max(*reserved, bytes+r.run.Replay.Stats.ReservedBytes.Small.Peak)
+		}
+	})
+}
+
+// choices replays the large requests with each of the run's other workspaces.
+func (r *replays) choices(cfg caching.Config, large *caching.LargeRequests) []int64 {
+	reserved := make([]int64, len(r.run.Run.Workspaces))
+	for i, sizes := range r.run.Run.Workspaces {
+		cfg.Workspaces = sizes
+		r.under(cfg, large, &reserved[i])
+	}
+	return reserved
 }
 
 // largestRequest returns the bytes of the largest request once the model is loaded: an activation, a gradient, an

@@ -69,7 +69,7 @@ func TestConvolutionAtMost(t *testing.T) {
 			)
 			plan := r.Convolutions[0]
 			taken := int64(0)
-			for _, e := range r.AtMost(kernels.OfEngines).Timeline().Events {
+			for e := range r.AtMost(kernels.OfEngines).Events {
 				if e.Kind == timeline.Alloc && e.Plan == 1 {
 					taken = e.Bytes
 				}

@@ -23,7 +23,7 @@ func run(t *testing.T, lines ...string) *Run {
 
 // events writes a run as words: +bytes, -bytes, the name of a phase, and release.
 func events(r *Run) (words []string) {
-	for _, e := range r.Log.Timeline().Events {
+	for e := range r.Log.Events {
 		switch e.Kind {
 		case timeline.Alloc:
 			words = append(words, fmt.Sprintf("+%d", e.Bytes))
@@ -97,7 +97,7 @@ func TestRoles(t *testing.T) {
 		`["phase","backward"]`, `["alloc",4,512]`, `["is",4,"gradient","fc.w"]`, `["alloc",5,64]`,
 	)
 	var got []string
-	for _, e := range r.Log.Timeline().Events {
+	for e := range r.Log.Events {
 		if e.Kind == timeline.Alloc {
 			layer := "-"
 			if e.Layer >= 0 {
@@ -121,7 +121,7 @@ func TestStreams(t *testing.T) {
 	r := run(t, `["alloc",0,20971520]`, `["free",0]`, `["stream",3]`, `["alloc",1,20971520]`, `["free",1]`,
 		`["stream",0]`, `["alloc",2,20971520]`)
 	var streams []uint8
-	for _, e := range r.Log.Timeline().Events {
+	for e := range r.Log.Events {
 		if e.Kind == timeline.Alloc {
 			streams = append(streams, e.Stream)
 		}
@@ -200,7 +200,7 @@ func TestInputsOfTheFirstStep(t *testing.T) {
 func TestColdCache(t *testing.T) {
 	r := run(t, `["op","inductor::cold_cache","default"]`, `["meta","int32",[16],[1],0]`, `["module",-1,"fc","Linear"]`,
 		`["phase","forward"]`, `["phase","backward"]`, `["phase","forward"]`, `["call",0,[],["0:0"],-1,0]`, `["alloc",0,64]`)
-	for _, e := range r.Log.Timeline().Events {
+	for e := range r.Log.Events {
 		if e.Kind == timeline.Alloc && (e.Category != timeline.Workspace || e.Layer != timeline.NoLayer) {
 			t.Errorf("%v of layer %d, want a workspace of none", e.Category, e.Layer)
 		}

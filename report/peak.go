@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -225,8 +226,8 @@ func Change(from, to int64) string {
 // Statistics returns the figures of torch.cuda.memory_stats.
 func Statistics(r *estimate.Report) *Grid {
 	g := &Grid{Columns: []Column{{Title: "torch.cuda.memory_stats()"}, {Title: "value", Right: true}}}
-	for _, f := range r.Stats {
-		g.Rows = append(g.Rows, []string{f.Key, strconv.FormatInt(f.Value, 10)})
+	for _, key := range slices.Sorted(maps.Keys(r.Stats)) {
+		g.Rows = append(g.Rows, []string{key, strconv.FormatInt(r.Stats[key], 10)})
 	}
 	return g
 }

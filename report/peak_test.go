@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/torch"
-	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/test/must"
 )
 
@@ -38,7 +36,7 @@ func ran(r *estimate.Report, names []string) *estimate.Report {
 	r.Fits = []estimate.Fit{{Limit: estimate.Budget, Bytes: 1 << 20, Need: p.Device, By: "device_bytes"}}
 	r.WhatIf = []estimate.Variant{{Change: "--precision bf16", Allocated: 1, Reserved: 2, Device: 3},
 		{Change: "--batch 2", Error: "no"}}
-	r.Stats = estimate.Statistics{{Key: "active.all.current", Value: 7}, {Key: "active.all.peak", Value: 8}}
+	r.Stats = map[string]int64{"active.all.current": 7, "active.all.peak": 8}
 	return r
 }
 
@@ -134,22 +132,6 @@ func TestRunKeepsItsShape(t *testing.T) {
 	text.Reset()
 	if err := Text(&text, r, 0); err != nil || !strings.Contains(text.String(), "at least ") {
 		t.Errorf("an incomplete estimate does not say that it is a lower bound: %v", err)
-	}
-}
-
-// Statistics keep their order as JSON, and come back.
-func TestStatisticsAsJSON(t *testing.T) {
-	in := estimate.Statistics((&caching.Stats{}).Figures())
-	in[3].Value = 42
-	text, err := json.Marshal(in)
-	must.OK(t, err)
-	var back estimate.Statistics
-	if err := json.Unmarshal(text, &back); err != nil || len(back) != len(in) || back[3] != in[3] ||
-		back[len(in)-1].Key != in[len(in)-1].Key {
-		t.Errorf("%d figures, %v", len(back), err)
-	}
-	if err := json.Unmarshal([]byte(`{"a":"b"}`), &back); err == nil {
-		t.Error("a text is taken for a number")
 	}
 }
 

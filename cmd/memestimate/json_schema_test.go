@@ -52,9 +52,8 @@ var jsonForms = map[string]struct {
 
 // otherwise are the schemas of types that write themselves, and of those that may be several.
 var otherwise = map[reflect.Type]*infer.Schema{
-	reflect.TypeFor[estimate.Statistics](): {Type: "object", AdditionalProperties: &infer.Schema{Type: "integer"}},
-	reflect.TypeFor[time.Duration]():       {Type: "number"},
-	reflect.TypeFor[[]byte]():              {Types: []string{"null", "string"}, ContentEncoding: "base64"},
+	reflect.TypeFor[time.Duration](): {Type: "number"},
+	reflect.TypeFor[[]byte]():        {Types: []string{"null", "string"}, ContentEncoding: "base64"},
 }
 
 // published returns the schema of a form as docs/schema has it.

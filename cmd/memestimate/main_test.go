@@ -188,7 +188,7 @@ func TestLinesAreShared(t *testing.T) {
 	must.OK(t, err)
 	of, shared := about(r.Simulation), 0
 	first := map[string]*string{}
-	for block := range r.Simulation.Timeline().Blocks {
+	for block := range r.Simulation.Run.Log.Blocks() {
 		lines := of(block)
 		if len(lines) == 0 {
 			continue

@@ -100,7 +100,7 @@ func num() *tensor { return scalar(program.Float32) }
 // since returns the signed sizes of the events from the i-th on.
 func (l *lab) since(i int) []int64 {
 	sizes := []int64{}
-	for _, e := range l.r.log.Timeline().Events[i:] {
+	for _, e := range slices.Collect(l.r.log.Events)[i:] {
 		switch e.Kind {
 		case timeline.Alloc:
 			sizes = append(sizes, e.Bytes)
@@ -114,7 +114,7 @@ func (l *lab) since(i int) []int64 {
 // workspaces returns the sizes of the workspaces among all events.
 func (l *lab) workspaces() map[int64]bool {
 	m := map[int64]bool{}
-	for _, e := range l.r.log.Timeline().Events {
+	for e := range l.r.log.Events {
 		if e.Kind == timeline.Alloc && e.Category == timeline.Workspace {
 			m[e.Bytes] = true
 		}

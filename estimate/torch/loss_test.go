@@ -186,7 +186,7 @@ func TestShardsAreGatheredInOrder(t *testing.T) {
 		var gathered, parts []int64
 		scattered, whole, loaded := int64(0), int64(0), int64(0)
 		gone := map[int32]bool{}
-		for _, e := range run.Log.Timeline().Events {
+		for e := range run.Log.Events {
 			switch {
 			case e.Step > 1:
 			case e.Kind == timeline.Free:

@@ -11,9 +11,9 @@ import (
 
 // requests returns the sizes that a function asks the allocator for.
 func (l *lab) requests(f func()) (sizes []int64) {
-	from := len(l.r.log.Timeline().Events)
+	from := l.r.log.Len()
 	f()
-	for _, e := range l.r.log.Timeline().Events[from:] {
+	for _, e := range slices.Collect(l.r.log.Events)[from:] {
 		if e.Kind == timeline.Alloc {
 			sizes = append(sizes, e.Bytes)
 		}
@@ -128,7 +128,7 @@ func TestNativeAttentionWithMask(t *testing.T) {
 	l.r.grad = false
 	in := []*tensor{l.plain(f32, 16, 256, 384), l.plain(f32, 1152, 384), l.plain(f32, 1152), l.plain(f32, 384, 384),
 		l.plain(f32, 384), l.plain(f32, 16, 256)}
-	from := len(l.r.log.Timeline().Events)
+	from := l.r.log.Len()
 	l.r.releaseAll(runNativeAttention(l.r, &program.Call{Args: &program.Args{Groups: 6}}, in))
 	want := []int64{18874368, 18874368, -18874368, 25165824, 6291456, 25165824, -25165824, -6291456, -25165824, 6291456,
 		6291456, -6291456, -18874368, -6291456}
@@ -190,7 +190,7 @@ func TestConvOfOneChannelKeepsChannelsLast(t *testing.T) {
 		t.Fatalf("the output has strides %v, wanted channels_last", y.stride)
 	}
 	g := l.r.empty(f32, 2, 1, 16, 16)
-	from := len(l.r.log.Timeline().Events)
+	from := l.r.log.Len()
 	l.r.backwardFrom(y, g)
 	if got := l.since(from); len(got) == 0 || got[0] != 2*16*16*4 {
 		t.Errorf("events %d, wanted the gradient's copy first", got)

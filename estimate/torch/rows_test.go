@@ -239,7 +239,7 @@ func tryRow(t *testing.T, name string, e example, p Precision, grad bool) {
 
 func liveBytes(l *lab) int64 {
 	n := int64(0)
-	for _, e := range l.r.log.Timeline().Events {
+	for e := range l.r.log.Events {
 		switch e.Kind {
 		case timeline.Alloc:
 			n += e.Bytes

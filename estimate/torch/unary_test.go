@@ -103,7 +103,7 @@ func unaryCost(op string) (text string, ok bool) {
 	if len(keeps) == 0 {
 		keeps = []string{"nothing"}
 	}
-	begin := len(l.r.log.Timeline().Events)
+	begin := l.r.log.Len()
 	g := l.r.empty(y.dtype, y.shape...)
 	l.r.backwardFrom(y, g)
 	made := len(allocations(l.since(begin))) - 2 // the gradient that comes in, and neg's

@@ -64,19 +64,14 @@ type Stats struct {
 	MaxSplitSize        int64 // -1 when every block may be split
 }
 
-// A Figure is a statistic by the key that torch.cuda.memory_stats gives it.
-type Figure struct {
-	Key   string
-	Value int64
-}
-
 // Figures returns every statistic under its key of torch.cuda.memory_stats, such
-// as "allocated_bytes.all.peak", sorted by key.
-func (s *Stats) Figures() []Figure {
-	out := make([]Figure, 0, 9*12+2*4+6)
+// as "allocated_bytes.all.peak".
+func (s *Stats) Figures() map[string]int64 {
+	out := map[string]int64{"max_split_size": s.MaxSplitSize, "num_alloc_retries": s.AllocRetries,
+		"num_device_alloc": s.DeviceAllocs, "num_device_free": s.DeviceFrees,
+		"num_ooms": s.OOMs, "num_sync_all_streams": s.SyncAllStreams}
 	stat := func(key string, v Stat) {
-		out = append(out, Figure{key + ".allocated", v.Allocated}, Figure{key + ".current", v.Current},
-			Figure{key + ".freed", v.Freed}, Figure{key + ".peak", v.Peak})
+		out[key+".allocated"], out[key+".current"], out[key+".freed"], out[key+".peak"] = v.Allocated, v.Current, v.Freed, v.Peak
 	}
 	pools := func(key string, v PoolStat) {
 		stat(key+".all", v.All)
@@ -89,9 +84,6 @@ func (s *Stats) Figures() []Figure {
 	pools("allocation", s.Allocation)
 	pools("inactive_split", s.InactiveSplit)
 	pools("inactive_split_bytes", s.InactiveSplitBytes)
-	out = append(out, Figure{"max_split_size", s.MaxSplitSize}, Figure{"num_alloc_retries", s.AllocRetries},
-		Figure{"num_device_alloc", s.DeviceAllocs}, Figure{"num_device_free", s.DeviceFrees},
-		Figure{"num_ooms", s.OOMs}, Figure{"num_sync_all_streams", s.SyncAllStreams})
 	stat("oversize_allocations", s.OversizeAllocations)
 	stat("oversize_segments", s.OversizeSegments)
 	pools("requested_bytes", s.RequestedBytes)

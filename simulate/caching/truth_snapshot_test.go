@@ -109,14 +109,14 @@ func TestSnapshotStats(t *testing.T) {
 func compareStats(t *testing.T, name string, got *Stats, want map[string]int64) {
 	t.Helper()
 	seen := 0
-	for _, f := range got.Figures() {
-		w, ok := want[f.Key]
+	for key, value := range got.Figures() {
+		w, ok := want[key]
 		if !ok {
 			continue
 		}
 		seen++
-		if f.Value != w {
-			t.Errorf("%s: %s is %d, PyTorch says %d", name, f.Key, f.Value, w)
+		if value != w {
+			t.Errorf("%s: %s is %d, PyTorch says %d", name, key, value, w)
 		}
 	}
 	if seen != len(want) {
@@ -185,10 +185,10 @@ func TestSnapshotHistory(t *testing.T) {
 		compareTraces(t, name, trace, s.Trace)
 		compareSegments(t, name, a, s)
 		stats := a.Stats()
-		for _, f := range stats.Figures() {
+		for key, value := range stats.Figures() {
 			// Sums and peaks began before the history did.
-			if strings.HasSuffix(f.Key, ".all.current") && f.Value != s.Stats[f.Key] {
-				t.Errorf("%s: %s is %d, PyTorch says %d", name, f.Key, f.Value, s.Stats[f.Key])
+			if strings.HasSuffix(key, ".all.current") && value != s.Stats[key] {
+				t.Errorf("%s: %s is %d, PyTorch says %d", name, key, value, s.Stats[key])
 			}
 		}
 		if s.Stats["reserved_bytes.all.peak"] != a.stats.ReservedBytes.All.Peak {

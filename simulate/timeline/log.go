@@ -42,8 +42,9 @@ func (e Entry) Step() int32 { return int32(uint32(e >> (kindBits + 8))) }
 
 func (e Entry) layer() int32 { return int32(e>>(kindBits+blockBits)) - 1 }
 
-// A Log is a Timeline while it is written, in less than half of the memory: a training step of a large model is
-// millions of events. Where a step is known to repeat the one before it, it is not even written again.
+// A Log is an ordered list of events, in less than half of the memory that these take: a training step of a large model
+// is millions of them. Where a step is known to repeat the one before it, it is not even written again. Blocks are
+// numbered from 0 in the order of their Alloc; a block that is never freed lives to the end.
 type Log struct {
 	Layers []string // names that layers refer to
 
@@ -297,16 +298,7 @@ func (l *Log) Live(event int) []int32 {
 	return blocks
 }
 
-// Timeline writes all of it out.
-func (l *Log) Timeline() *Timeline {
-	t := &Timeline{Events: make([]Event, 0, l.Len()), Layers: l.Layers, Blocks: l.Blocks()}
-	for e := range l.Events {
-		t.Events = append(t.Events, e)
-	}
-	return t
-}
-
-// Events ranges over what Timeline writes out.
+// Events ranges over the events, each written out.
 func (l *Log) Events(yield func(Event) bool) {
 	phase, step, block := Load, int32(0), int32(0)
 	for s := range l.Stretches {

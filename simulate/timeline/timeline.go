@@ -86,7 +86,7 @@ type Event struct {
 	Phase    Phase
 	Stream   uint8 // 0 is the default stream; see PrivatePools
 	Step     int32 // 0 while loading; the first step is 1
-	Layer    int32 // index into Timeline.Layers, or NoLayer
+	Layer    int32 // index into Log.Layers, or NoLayer
 	Block    int32 // identifies the allocation: an Alloc and its Free share it
 	Bytes    int64 // as requested, before any rounding
 
@@ -101,11 +101,3 @@ type Event struct {
 // free first and leaves out the ways that take more, so that where the device has no room this Alloc alone does not
 // happen.
 const Searching = -1
-
-// A Timeline is an ordered list of events. Blocks are numbered from 0 in the
-// order of their Alloc; a block that is never freed lives to the end.
-type Timeline struct {
-	Events []Event
-	Layers []string // names that events refer to
-	Blocks int32    // the number of blocks
-}

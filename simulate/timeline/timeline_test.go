@@ -58,25 +58,25 @@ func TestQueries(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
-		t    Timeline
-		want string
+		blocks int32
+		events []Event
+		want   string
 	}{
-		"double free": {Timeline{Blocks: 1,
-			Events: []Event{{Layer: -1}, {Kind: Free, Layer: -1}, {Kind: Free, Layer: -1}}}, "second time"},
-		"never born":     {Timeline{Blocks: 1, Events: []Event{{Kind: Free, Layer: -1, Block: 0}}}, "never allocated"},
-		"negative":       {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Bytes: -4}}}, "-4 bytes"},
-		"out of order":   {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Block: 3}}}, "wanted 0"},
-		"too few":        {Timeline{Blocks: 1, Events: []Event{{Kind: Mark, Layer: -1}}}, "0 blocks are allocated"},
-		"too many":       {Timeline{Blocks: 0, Events: []Event{{Layer: -1}}}, "only 0 blocks"},
-		"layer":          {Timeline{Events: []Event{{Kind: Mark, Layer: 0}}}, "layer 0"},
-		"phase":          {Timeline{Events: []Event{{Kind: Mark, Layer: -1, Phase: NumPhases}}}, "phase 6"},
-		"kind":           {Timeline{Events: []Event{{Kind: 9, Layer: -1}}}, "kind 9"},
-		"category":       {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Category: NumCategories}}}, "category 10"},
-		"plan":           {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Plan: -2}}}, "plan -2"},
-		"negative count": {Timeline{Blocks: -1}, "-1 blocks"},
-		"huge count":     {Timeline{Blocks: 1 << 30}, "number of events"},
+		"double free":    {1, []Event{{Layer: -1}, {Kind: Free, Layer: -1}, {Kind: Free, Layer: -1}}, "second time"},
+		"never born":     {1, []Event{{Kind: Free, Layer: -1, Block: 0}}, "never allocated"},
+		"negative":       {1, []Event{{Layer: -1, Bytes: -4}}, "-4 bytes"},
+		"out of order":   {1, []Event{{Layer: -1, Block: 3}}, "wanted 0"},
+		"too few":        {1, []Event{{Kind: Mark, Layer: -1}}, "0 blocks are allocated"},
+		"too many":       {0, []Event{{Layer: -1}}, "only 0 blocks"},
+		"layer":          {0, []Event{{Kind: Mark, Layer: 0}}, "layer 0"},
+		"phase":          {0, []Event{{Kind: Mark, Layer: -1, Phase: NumPhases}}, "phase 6"},
+		"kind":           {0, []Event{{Kind: 9, Layer: -1}}, "kind 9"},
+		"category":       {1, []Event{{Layer: -1, Category: NumCategories}}, "category 10"},
+		"plan":           {1, []Event{{Layer: -1, Plan: -2}}, "plan -2"},
+		"negative count": {-1, nil, "-1 blocks"},
+		"huge count":     {1 << 30, nil, "number of events"},
 	} {
-		s := &Source{c.t.Layers, c.t.Blocks, len(c.t.Events), slices.All(c.t.Events)}
+		s := &Source{nil, c.blocks, len(c.events), slices.All(c.events)}
 		err := s.Check()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one about %q", name, err, c.want)
