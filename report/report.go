@@ -6,7 +6,6 @@ import (
 	"io"
 	"iter"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,17 +59,6 @@ func layerName(l *module.Layer) string {
 		return l.Module
 	}
 	return l.Name
-}
-
-// specialActivation is what stands in the place of a layer's activation where that is no size, else "".
-func specialActivation(l *module.Layer) string {
-	if l.InPlace && l.Activation == 0 {
-		return "in place"
-	}
-	if l.Activation == 0 && slices.ContainsFunc(l.Outputs, func(t module.Tensor) bool { return t.Shape == nil }) {
-		return "?"
-	}
-	return ""
 }
 
 // Outputs writes the shapes of a layer's outputs: three at most, for a Split may

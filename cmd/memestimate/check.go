@@ -27,7 +27,7 @@ type checking struct {
 	base     string
 	fetch    bool
 	annotate bool
-	sure     string // "" is what the file says
+	sure     estimate.Confidence // "" is what the file says
 }
 
 func (c *checking) flags(fs *pflag.FlagSet) {
@@ -36,9 +36,9 @@ func (c *checking) flags(fs *pflag.FlagSet) {
 		{"config c", 0, &c.config, "the budget file"},
 		{"base", 0, &c.base, "the git revision that growth is measured from, in place of the one in the file"},
 		{"fetch", 0, &c.fetch, "fetch the base from origin where the clone lacks it, as a shallow one does"},
-		{"confidence", 0, oneOf("", &c.sure, confidenceNames()),
+		{"confidence", 0, oneOf("", (*string)(&c.sure), confidences),
 			"the figure that limits of device memory and GPUs are held against, in place of what the file\nsays: " +
-				strings.Join(confidenceNames(), ", ")},
+				strings.Join(confidences, ", ")},
 		{"annotate", 0, &c.annotate, "also write GitHub's annotations on the budget file, to stderr"},
 	})
 }
@@ -96,7 +96,7 @@ what it was.`,
 func (c *checking) run(e *env, compare bool, o *output) (*gate.Outcome, error) {
 	var p *progress
 	check := &gate.Check{
-		Config: c.config, Base: c.base, Fetch: c.fetch, Confidence: estimate.Confidence(c.sure), Compare: compare,
+		Config: c.config, Base: c.base, Fetch: c.fetch, Confidence: c.sure, Compare: compare,
 		Getenv: e.getenv, Now: e.time(), Version: shortVersion(), Read: readSmall, Cases: casesOf,
 		Found: func(all []*gate.Model) error {
 			for _, m := range all {

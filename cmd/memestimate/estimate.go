@@ -129,7 +129,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
 	}
-	r.Judge(*step, int64(a.budget), a.sure.value())
+	r.Judge(*step, int64(a.budget), a.sure)
 	if a.stats && r.Peak != nil {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
@@ -139,7 +139,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if (a.whatIf || a.drawn && !e.unweighed) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
 		step.Infer = r.Settings.Mode != "train" // where there was nothing to train
-		r.WhatIf = bound.WhatIf(m, opt, a.sure.value())
+		r.WhatIf = bound.WhatIf(m, opt, a.sure)
 	}
 	if err := a.fitting(p, in, bound, r, step); err != nil {
 		return nil, err
@@ -151,6 +151,31 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 		return nil, s.explain(err, command, in, m)
 	}
 	return r, nil
+}
+
+// fitting answers how a training step would fit, where that is asked for.
+func (a *questions) fitting(p *progress, in source, bound *estimate.Model, r *estimate.Report,
+	step *estimate.Step) error {
+	if !a.ways {
+		return nil
+	}
+	memory := int64(a.budget)
+	if memory == 0 && step.Limited {
+		memory = step.GPU.Memory
+	}
+	switch {
+	case memory == 0:
+		return usagef("--ways: fit into what? give --gpu NAME or --budget SIZE")
+	case r.Settings.Mode != "train" || r.Simulation == nil:
+		return usagef("--ways is about a training step, and none was simulated")
+	}
+	p.now("trying ways to fit on " + quoteArg(in.arg))
+	ways, err := bound.Ways(*step, memory, a.sure)
+	if err != nil {
+		return fail(exitInput, "%s: %w", quoteArg(in.arg), err)
+	}
+	r.Ways = ways
+	return nil
 }
 
 // read opens a model, whose Close must be called.

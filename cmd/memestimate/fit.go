@@ -18,7 +18,7 @@ import (
 type fitting struct {
 	settings settings
 	memory   uint64
-	sure     confidenceFlag
+	sure     estimate.Confidence
 	look     look
 	out      output
 }
@@ -67,9 +67,11 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	}
 	f.settings.finds = true
 	f.settings.flags(cmd.Flags())
-	cmd.Flags().Var(limitFlag(&f.memory), "memory",
-		"the memory that the process may take, such as 24GiB: of the --gpu where one is given")
-	f.sure.flags(cmd.Flags(), "which batch is the answer")
+	addFlags(cmd.Flags(), []flagRow{
+		{"memory", 0, limitFlag(&f.memory),
+			"the memory that the process may take, such as 24GiB: of the --gpu where one is given"},
+		confidenceFlag(&f.sure, "which batch is the answer"),
+	})
 	f.look.flags(cmd.Flags())
 	cmd.Flags().Lookup("full").Usage = "show every batch that was simulated on a terminal too"
 	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json")
@@ -124,9 +126,9 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	if err := f.out.write(e, func(w io.Writer) error { return f.write(w, e, answer) }); err != nil {
 		return err
 	}
-	if sure := f.sure.value(); answer.Largest(sure) == 0 {
+	if answer.Largest(f.sure) == 0 {
 		return fail(exitNo, "%s: not even one sample fits %s by what is %s", quoteArg(in.arg), report.Size(answer.Memory),
-			sure)
+			f.sure)
 	}
 	return nil
 }
@@ -211,9 +213,9 @@ func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
-	sentences := report.FitSentences(r, f.sure.value())
+	sentences := report.FitSentences(r, f.sure)
 	if short {
-		report.FitScreen(w, r, f.sure.value(), f.look.of(e, &f.out))
+		report.FitScreen(w, r, f.sure, f.look.of(e, &f.out))
 		sentences = nil
 	}
 	for _, s := range sentences {

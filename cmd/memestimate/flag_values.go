@@ -298,12 +298,25 @@ func gpuNames() []string {
 }
 
 // precisions are the names that --precision takes.
-var precisions = func() (names []string) {
-	for _, p := range torch.Precisions {
-		names = append(names, string(p))
+var precisions = texts(torch.Precisions)
+
+// confidences are the names that --confidence takes.
+var confidences = texts(estimate.Confidences())
+
+func texts[T ~string](values []T) (out []string) {
+	for _, v := range values {
+		out = append(out, string(v))
 	}
-	return names
-}()
+	return out
+}
+
+// confidenceFlag is the flag that says which figure of an estimate is held against a size.
+func confidenceFlag(to *estimate.Confidence, use string) flagRow {
+	*to = estimate.Safe
+	return flagRow{"confidence", 0, oneOf("", (*string)(to), confidences),
+		use + ": " + strings.Join(confidences, ", ") + " (fewer than two runs in a hundred, three of trainings from " +
+			"default exports, take more than safe, one in twenty more than likely)"}
+}
 
 // plainNames leaves out the names that are another one with a setting, which has a hyphen.
 func plainNames(names []string) (out []string) {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/torch"
 )
@@ -92,6 +94,12 @@ func (s *settings) rows() []flagRow {
 func (s *settings) flags(fs *pflag.FlagSet) {
 	s.run.defaults(fs)
 	addFlags(fs, s.rows())
+}
+
+// options returns the settings as the library takes them.
+func (s *settings) options(in source) estimate.Options {
+	return estimate.Options{Name: in.name, BuiltIn: in.builtIn(), Batch: s.batch, Dims: s.dims, Inputs: s.inputs,
+		Strict: s.strict, Without: slices.Sorted(maps.Keys(s.assume))}
 }
 
 // modelRows are the flags about a model that hold however it is run.

@@ -2,10 +2,253 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/report"
 )
+
+// helpWidth is how wide help is where nothing says how wide the terminal is.
+const helpWidth = 80
+
+// A flagGroup is flags that help lists under one title.
+type flagGroup struct {
+	title string
+	names []string
+}
+
+// flagGroups are the groups of flags in the order of help. Those of a command alone come first, without a title.
+var flagGroups = sync.OnceValue(func() []flagGroup {
+	s := &settings{}
+	fit := []string{"gpu", "budget", "what-if", "ways", "memory-limit", "confidence"}
+	output := []string{"format", "output", "full", "color", "stats", "snapshot", "strict"}
+	run := slices.DeleteFunc(flagsOf(0, append(s.modelRows(), s.run.rows()...)),
+		func(name string) bool { return slices.Contains(fit, name) || slices.Contains(output, name) })
+	return []flagGroup{
+		{"The run", run},
+		{"Does it fit", fit},
+		{"Several GPUs", flagsOf(0, s.run.parallelRows())},
+		{"Output", output},
+		{"This machine's GPUs", []string{"count", "margin", "min-free", "min-total", "max-utilization",
+			"policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
+	}
+})
+
+// firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of
+// a run, are in --help-all.
+var firstFlags = map[string]string{
+	"batch":     "size of the batch",
+	"dim":       "size of another open dimension, such as sequence=512",
+	"precision": "fp32 (default), amp-bf16, amp-fp16, bf16, fp16",
+	"optimizer": "adamw (default), adam, sgd, sgdm, adafactor, ...",
+	"mode":      "train (default) or infer",
+	"gpu":       "does it fit this one? 4090, a100-80gb, ... or auto",
+	"budget":    "does it fit this size? such as 24GiB",
+	"what-if":   "try other precisions, optimizers, layouts, batches",
+	"format":    "", // its own text, without the default
+	"output":    "write the result to this `FILE`",
+}
+
+// commandGroups are the commands in the order of help. One that is in none comes last.
+var commandGroups = []struct {
+	title string
+	names []string
+}{
+	{"About a model", []string{"table", "fit", "models", "gpus"}},
+	{"Pull requests", []string{"diff", "check", "comment"}},
+	{"What was measured", []string{"explain", "snapshot", "compare"}},
+	{"GPUs", []string{"devices", "run", "trace"}},
+	{"Clusters", []string{"slurm", "k8s", "where"}},
+}
+
+// printHelp writes the help of a command in lines that the terminal has room for.
+func printHelp(e *env, cmd *cobra.Command) {
+	width := max(cmp.Or(columns(e, e.stdout), helpWidth), 40)
+	var b strings.Builder
+	if isMain(cmd) && !e.helpAll {
+		writeFirstScreen(&b, cmd, width)
+		io.WriteString(&e.help, report.Fold(b.String(), width))
+		return
+	}
+	b.WriteString(reflow(cmp.Or(cmd.Long, cmd.Short+"."), width))
+	fmt.Fprintf(&b, "\nUsage:\n  %s\n", cmd.UseLine())
+	if cmd.HasAvailableSubCommands() && !cmd.HasParent() {
+		fmt.Fprintf(&b, "  %s COMMAND\n", cmd.CommandPath())
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+	}
+	writeCommands(&b, cmd, width)
+	left := writeFlags(&b, cmd, e.helpAll, width)
+	if left > 0 {
+		fmt.Fprintf(&b, "\n%s --help-all has %d flags more, and what each means.\n", cmd.CommandPath(), left)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n%s COMMAND --help tells more about a command.\n", cmd.CommandPath())
+	}
+	io.WriteString(&e.help, report.Fold(b.String(), width)) // e.help keeps the error
+}
+
+// isMain reports whether a command is the one that has all others.
+func isMain(cmd *cobra.Command) bool { return !cmd.HasParent() && cmd.Annotations[recordsFirst] == "" }
+
+// recordsFirst is an annotation of the forms of the main command that record before they answer.
+const recordsFirst = "records"
+
+// writeFirstScreen writes what somebody new needs, in no more lines than a terminal of 24 shows.
+func writeFirstScreen(b *strings.Builder, cmd *cobra.Command, width int) {
+	b.WriteString(reflow(cmd.Short+".", width))
+	b.WriteString(reflow("Usage: "+cmd.UseLine()+" (script, HF model, ONNX, recording)", width))
+	fmt.Fprintf(b, "\n%s\n\n", strings.TrimRight(cmd.Example, "\n"))
+	first := pflag.NewFlagSet("", pflag.ContinueOnError)
+	first.SortFlags = false
+	for _, g := range flagGroups() {
+		for _, name := range g.names {
+			if f := cmd.Flags().Lookup(name); f != nil {
+				addFirst(first, f)
+			}
+		}
+	}
+	b.WriteString(first.FlagUsagesWrapped(width))
+	var names []string
+	for _, g := range commandGroups {
+		names = append(names, g.names...)
+	}
+	b.WriteString("\n" + reflow("Commands: "+strings.Join(names, " "), width))
+	b.WriteString("\n" + reflow(cmd.CommandPath()+" --help-all tells the rest, COMMAND --help of a command.", width))
+}
+
+// addFirst adds a flag as the first screen has it, if it does.
+func addFirst(fs *pflag.FlagSet, f *pflag.Flag) bool {
+	brief, known := firstFlags[f.Name]
+	if known {
+		short := *f
+		short.Usage, short.DefValue = cmp.Or(brief, f.Usage), ""
+		fs.AddFlag(&short)
+	}
+	return known
+}
+
+// writeCommands lists the commands of a command.
+func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
+	listed := map[string]bool{}
+	line := func(c *cobra.Command) {
+		listed[c.Name()] = true
+		text := strings.TrimSuffix(reflow(c.Short, max(width-14, 20)), "\n")
+		fmt.Fprintf(b, "  %-10s  %s\n", c.Name(), strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 14)))
+	}
+	if isMain(cmd) {
+		for _, g := range commandGroups {
+			fmt.Fprintf(b, "\n%s:\n", g.title)
+			for _, name := range g.names {
+				if c, _, err := cmd.Find([]string{name}); err == nil && c != cmd {
+					line(c)
+				}
+			}
+		}
+	}
+	title := "\nOther commands:\n"
+	if !isMain(cmd) {
+		title = "\nCommands:\n"
+	}
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && !listed[c.Name()] {
+			b.WriteString(title)
+			title = ""
+			line(c)
+		}
+	}
+}
+
+// writeFlags lists the flags of a command by groups: those that people use first, or all. It returns how many it left
+// out.
+func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (left int) {
+	of := func(group *flagGroup) *pflag.FlagSet {
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		fs.SortFlags = false
+		add := func(f *pflag.Flag) {
+			switch {
+			case f.Hidden || f.Name == "help" || f.Name == "version":
+			case all || cmd.Annotations[recordsFirst] != "": // whose flags of these names have other defaults
+				fs.AddFlag(f)
+			case addFirst(fs, f):
+			case group == nil || !isMain(cmd) && !ofARun()[f.Name]:
+				fs.AddFlag(f)
+			default:
+				left++
+			}
+		}
+		if group != nil {
+			for _, name := range group.names {
+				if f := cmd.Flags().Lookup(name); f != nil {
+					add(f)
+				}
+			}
+			return fs
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
+				add(f)
+			}
+		})
+		return fs
+	}
+	write := func(title string, fs *pflag.FlagSet) {
+		if fs.HasFlags() {
+			fmt.Fprintf(b, "\n%s:\n%s", title, fs.FlagUsagesWrapped(width))
+		}
+	}
+	write("Flags", of(nil))
+	for _, g := range flagGroups() {
+		write(g.title, of(&g))
+	}
+	return left
+}
+
+// ofARun are the flags that every command about a model has.
+var ofARun = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range flagsOf(0, (&settings{}).rows()) {
+		names[name] = true
+	}
+	return names
+})
+
+// reflow breaks paragraphs anew for a width. Lines that are indented stay as they are.
+func reflow(text string, width int) string {
+	var b strings.Builder
+	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if strings.HasPrefix(part, " ") {
+			b.WriteString(part + "\n")
+			continue
+		}
+		n := 0
+		for _, word := range strings.Fields(part) {
+			switch {
+			case n == 0:
+			case n+1+len(word) > width:
+				b.WriteByte('\n')
+				n = 0
+			default:
+				b.WriteByte(' ')
+				n++
+			}
+			b.WriteString(word)
+			n += len(word)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
 
 // helpCommand prints the help of a command. One that there is not is a mistake like others.
 func helpCommand() *cobra.Command {

@@ -113,6 +113,47 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 	return m, inputError(err)
 }
 
+// nameSizes gives the dimensions of a built-in model's input their usual names: the first, which torch.export calls
+// "s23", is "batch", and the last ones are those that --dim gives other sizes than the graph was exported with. What
+// the file says of the values between holds for its own sizes only; the rules find it out anew.
+func nameSizes(m *onnxload.Model, sizes []string) {
+	if len(m.Graph.Inputs) == 0 {
+		return
+	}
+	input := m.Values[m.Graph.Inputs[0]].Declared
+	if input == nil || len(input.Dims) == 0 {
+		return
+	}
+	if first := input.Dims[0].Param; first != "" && first != "batch" {
+		symbol := regexp.MustCompile(`\b` + regexp.QuoteMeta(first) + `\b`) // also in expressions
+		renamed := map[*onnxload.Type]bool{}                                // values share their types
+		for i := range m.Values {
+			t := m.Values[i].Declared
+			if t == nil || renamed[t] {
+				continue
+			}
+			renamed[t] = true
+			for k := range t.Dims {
+				t.Dims[k].Param = symbol.ReplaceAllString(t.Dims[k].Param, "batch")
+			}
+		}
+	}
+	if len(sizes) == 0 {
+		return
+	}
+	named := *input
+	named.Dims = slices.Clone(input.Dims)
+	for i, name := range sizes {
+		named.Dims[len(named.Dims)-len(sizes)+i].Param = name
+	}
+	for i := range m.Values {
+		if !slices.Contains(m.Graph.Inputs, onnxload.ValueID(i)) && m.Values[i].Init == nil {
+			m.Values[i].Declared = nil
+		}
+	}
+	m.Values[m.Graph.Inputs[0]].Declared = &named
+}
+
 // streamed reports whether the model can be read only once.
 func (s source) streamed() bool {
 	if s.arg == "-" || s.revision != "" {
@@ -174,7 +215,7 @@ var fileEndings = []string{".onnx", ".mrec", ".pickle", ".pkl", ".json", ".py", 
 // missing says that there is neither such a file nor such a built-in model.
 func (s source) missing() error {
 	err := fail(exitInput, "%s: no such file", quoteArg(s.file))
-	if near, ok := nearFile(s.file); ok {
+	if near := s.file + ".onnx"; exists(near) { // its ending was left out
 		return err.withHint("there is %s", quoteArg(near))
 	}
 	if hint := elsewhere(s.file); hint != "" {
@@ -250,35 +291,22 @@ func nearestForm(arg string) string {
 	return ""
 }
 
-// nearFile finds the file that was meant when its extension was left out.
-func nearFile(path string) (string, bool) {
-	_, err := os.Stat(path + ".onnx")
-	return path + ".onnx", err == nil
-}
-
 // completeModel offers the built-in models for MODEL, and files.
-func completeModel(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return completeModels(1)(cmd, args, typed)
-}
+var completeModel = completeModels(1)
 
 // completeModels is completeModel for a command that takes n models.
 func completeModels(n int) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, args []string, typed string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return modelsLike(typed)
-	}
-}
-
-func modelsLike(typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var out []cobra.Completion
-	for _, name := range models.Names() {
-		if strings.HasPrefix(name, typed) {
-			out = append(out, name)
+		for _, name := range models.Names() {
+			if strings.HasPrefix(name, typed) {
+				out = append(out, name)
+			}
 		}
+		return out, cobra.ShellCompDirectiveDefault
 	}
-	return out, cobra.ShellCompDirectiveDefault
 }
 
 // hintArg is quoteArg for an argument of a command that is proposed: a file whose name begins with a hyphen is no flag

@@ -190,7 +190,7 @@ func (s *settings) recorded(e *env, in source, rec *recording.Recording, a *ques
 		r.Model.Path, r.Settings.Dims = in.arg, in.sizes
 	}
 	r.Notes = append(r.Notes, checked...)
-	r.Judge(*step, int64(a.budget), a.sure.value())
+	r.Judge(*step, int64(a.budget), a.sure)
 	if a.stats {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}

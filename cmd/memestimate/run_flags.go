@@ -159,13 +159,8 @@ func tellVisible(e *env, ds []devices.Device) {
 // hides all GPUs.
 func visibleDevices(e *env) *string {
 	v := e.getenv("CUDA_VISIBLE_DEVICES")
-	if v == "" && !isSet("CUDA_VISIBLE_DEVICES") {
+	if _, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); v == "" && !set {
 		return nil
 	}
 	return &v
-}
-
-func isSet(name string) bool {
-	_, ok := os.LookupEnv(name)
-	return ok
 }

@@ -13,7 +13,7 @@ import (
 type subject struct {
 	settings settings
 	arg      string // "" when none was given
-	sure     confidenceFlag
+	sure     estimate.Confidence
 	need     uint64
 	margin   uint64
 }
@@ -27,7 +27,7 @@ func (m *subject) needFlags(fs *pflag.FlagSet) {
 		{"margin", 0, bytesFlag(&m.margin), "memory that must be there beyond that"},
 	})
 	m.flags(fs)
-	m.sure.flags(fs, "the figure of the MODEL's estimate that is asked for")
+	addFlags(fs, []flagRow{confidenceFlag(&m.sure, "the figure of the MODEL's estimate that is asked for")})
 }
 
 // asked returns what the command takes on one GPU, as sure as was asked for, without the margin.
@@ -47,7 +47,7 @@ func (m *subject) asked(e *env, cmd *cobra.Command) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	bytes, _ := r.Peak.At(m.sure.value())
+	bytes, _ := r.Peak.At(m.sure)
 	return uint64(max(bytes, 0)), nil
 }
 

@@ -110,7 +110,7 @@ func kindOf(d *devices.Device) gpu.Device {
 // questions are the flags of the main command alone: what else to answer.
 type questions struct {
 	budget uint64
-	sure   confidenceFlag
+	sure   estimate.Confidence
 	whatIf bool
 	ways   bool
 	stats  bool
@@ -137,8 +137,8 @@ func (a *questions) flags(fs *pflag.FlagSet) {
 		{"snapshot", 0, &a.snapshot,
 			"write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot"},
 		{"stats", 0, &a.stats, "print the figures of torch.cuda.memory_stats after the run"},
+		confidenceFlag(&a.sure, "the figure that --budget and --gpu are held against"),
 	})
-	a.sure.flags(fs, "the figure that --budget and --gpu are held against")
 	a.look.flags(fs)
 }
 

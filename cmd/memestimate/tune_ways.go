@@ -59,7 +59,7 @@ func (t *tuner) beginWays(e *env, c *answerCache, verdict error) (*waysTable, er
 	if err != nil {
 		return nil, err
 	}
-	w := &waysTable{w: e.stdout, step: *step, sure: t.answer.sure.value(), memory: int64(t.answer.budget), verdict: verdict,
+	w := &waysTable{w: e.stdout, step: *step, sure: t.answer.sure, memory: int64(t.answer.budget), verdict: verdict,
 		cache: c}
 	if w.memory == 0 && step.Limited {
 		w.memory = step.GPU.Memory

@@ -50,15 +50,9 @@ func (s *settings) completing(command string, in source, m *onnxload.Model, open
 // question.
 func (s *settings) propose(p proposal, m *onnxload.Model, open []shape.Unbound) (opt shape.Options, flags []string,
 	ok bool) {
-	opt = s.shapeOptions()
-	opt.Batch = p.batch
-	opt.Dims, opt.Inputs = maps.Clone(opt.Dims), maps.Clone(opt.Inputs)
-	if opt.Dims == nil {
-		opt.Dims = map[string]int64{}
-	}
-	if opt.Inputs == nil {
-		opt.Inputs = map[string][]int64{}
-	}
+	opt = shape.Options{Batch: p.batch, Dims: map[string]int64{}, Inputs: map[string][]int64{}}
+	maps.Copy(opt.Dims, s.dims)
+	maps.Copy(opt.Inputs, s.inputs)
 	left, ok := stillOpen(m, opt)
 	if !ok {
 		return opt, nil, false // a batch means nothing to this model

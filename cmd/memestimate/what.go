@@ -26,7 +26,7 @@ import (
 // subcommands, or its form for a script or for a configuration, which take other flags. The arguments come back as that
 // command takes them: a snapshot alone is shown.
 func commandFor(e *env, args []string) (*cobra.Command, []string) {
-	switch what, _ := whatOf(args); what {
+	switch whatOf(args) {
 	case aScript:
 		return scriptCommand(e), args
 	case aConfiguration:
@@ -47,29 +47,29 @@ const (
 	aSnapshot                  // that PyTorch dumped
 )
 
-// whatOf finds what a command line is about, and where among the arguments.
-func whatOf(args []string) (what, int) {
+// whatOf finds what a command line is about.
+func whatOf(args []string) what {
 	at := firstWord(args)
 	if at < 0 {
-		return anythingElse, at
+		return anythingElse
 	}
 	word := args[at]
 	if slices.ContainsFunc(subcommands(), func(c subcommand) bool { return c.name == word }) ||
 		slices.Contains([]string{"help", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, word) {
-		return anythingElse, at
+		return anythingElse
 	}
 	if _, err := models.Info(word); err == nil {
-		return anythingElse, at
+		return anythingElse
 	}
 	switch {
 	case isScript(word) || len(args) > at+1 && slices.Contains(launchers, word) && !exists(word):
-		return aScript, at
+		return aScript
 	case isConfiguration(word):
-		return aConfiguration, at
+		return aConfiguration
 	case isSnapshot(word):
-		return aSnapshot, at
+		return aSnapshot
 	}
-	return anythingElse, at
+	return anythingElse
 }
 
 // firstWord returns the place of the first argument that is neither a flag nor the value of one, or -1.
