@@ -242,11 +242,25 @@ func (m *Model) judge(label string, sure estimate.Confidence, head, base Report)
 // moved reports whether the base has the model under another name.
 func (m *Model) moved() bool { return m.past.name != "" && m.past.name != m.Name }
 
+// lines ranges over what came of a model under all its settings.
+func (m *Model) lines(yield func(*budget.Line) bool) {
+	for _, x := range m.Cases {
+		for i := range x.Lines {
+			if !yield(&x.Lines[i]) {
+				return
+			}
+		}
+	}
+}
+
 // over reports whether the model passes a limit.
 func (m *Model) over() bool {
-	return slices.ContainsFunc(m.Cases, func(x Case) bool {
-		return slices.ContainsFunc(x.Lines, func(l budget.Line) bool { return l.Over })
-	})
+	for l := range m.lines {
+		if l.Over {
+			return true
+		}
+	}
+	return false
 }
 
 // diff returns what changes in the model, and whether there is a base that it changes from.
@@ -280,14 +294,12 @@ func (o *Outcome) Count() (n Counts) {
 		if m.over() {
 			n.Over++
 		}
-		for _, x := range m.Cases {
-			for _, l := range x.Lines {
-				if l.Over {
-					n.Lines++
-				}
-				if l.LimitText != "" {
-					n.Limited++
-				}
+		for l := range m.lines {
+			if l.Over {
+				n.Lines++
+			}
+			if l.LimitText != "" {
+				n.Limited++
 			}
 		}
 	}
@@ -297,8 +309,7 @@ func (o *Outcome) Count() (n Counts) {
 // A Problem is why a check does not pass: a limit that is passed, a model that could not be estimated, or that there is
 // no check at all.
 type Problem struct {
-	File string // where it is to be changed: the budget file
-	Line int    // 0 is none in particular
+	Line int    // of the budget file; 0 is none in particular
 	Text string // without the place
 	Err  error  // nil where a limit is passed
 }
@@ -306,27 +317,24 @@ type Problem struct {
 // Problems lists them all.
 func (o *Outcome) Problems() (all []Problem) {
 	for _, m := range o.Models {
-		for _, x := range m.Cases {
-			for _, l := range x.Lines {
-				if l.Over {
-					all = append(all, Problem{o.Config, l.Place, overText(&l), nil})
-				}
+		for l := range m.lines {
+			if l.Over {
+				all = append(all, Problem{l.Place, overText(l), nil})
 			}
 		}
 		if m.Err != nil {
-			all = append(all, Problem{o.Config, m.Entry.Line, report.OneLine(m.Err.Error()), m.Err})
+			all = append(all, Problem{m.Entry.Line, report.OneLine(m.Err.Error()), m.Err})
 		}
 	}
-	if o.Err == nil {
-		return all
+	if o.Err != nil {
+		line := 0
+		if at, ok := errors.AsType[*budget.Error](o.Err); ok {
+			line = at.Line
+		}
+		place := fmt.Sprintf("%s:%d: ", report.QuoteArg(o.Config), line)
+		all = append(all, Problem{line, strings.TrimPrefix(report.OneLine(o.Err.Error()), place), o.Err})
 	}
-	p := Problem{File: o.Config, Err: o.Err}
-	var at *budget.Error
-	if errors.As(o.Err, &at) {
-		p.File, p.Line = at.File, at.Line
-	}
-	p.Text = strings.TrimPrefix(report.OneLine(o.Err.Error()), fmt.Sprintf("%s:%d: ", report.QuoteArg(p.File), p.Line))
-	return append(all, p)
+	return all
 }
 
 // overText says what is over, without its place.

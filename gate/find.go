@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -143,27 +144,25 @@ func isBuiltIn(name string) bool {
 // stays refuses a symbolic link that leads out of the repository, or where there is none out of the folder of the
 // budget file.
 func stays(dir, name string) error {
-	file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(name)))
-	if err != nil {
-		return err
+	resolve := func(path string) (string, error) {
+		path, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return "", err
+		}
+		return filepath.Abs(path)
 	}
-	top, err := filepath.EvalSymlinks(dir)
-	if err != nil {
+	file, noFile := resolve(filepath.Join(dir, filepath.FromSlash(name)))
+	top, noTop := resolve(dir)
+	switch err := cmp.Or(noFile, noTop); {
+	case err != nil:
 		return err
-	}
-	if filepath.Join(top, filepath.FromSlash(name)) == file {
+	case filepath.Join(top, filepath.FromSlash(name)) == file:
 		return nil // no link on the way
 	}
 	if repo, err := git.Open(dir); err == nil {
 		if t, err := repo.Top(); err == nil {
 			top = t
 		}
-	}
-	if file, err = filepath.Abs(file); err != nil {
-		return err
-	}
-	if top, err = filepath.Abs(top); err != nil {
-		return err
 	}
 	within, err := filepath.Rel(top, file)
 	if err != nil || !filepath.IsLocal(within) {

@@ -26,24 +26,22 @@ func (o *Outcome) Table(exact bool) *report.Grid {
 		write = func(n int64) string { return strconv.FormatInt(n, 10) }
 	}
 	for _, m := range o.Models {
-		for _, x := range m.Cases {
-			for _, l := range x.Lines {
-				verdict, before, change := "ok", "", ""
-				switch {
-				case l.Over:
-					verdict = "over"
-				case l.LimitText == "":
-					verdict = "no limit"
-				}
-				if l.Before != nil {
-					before, change = write(*l.Before), report.Percent(diff.NewTotal(l.Total, *l.Before, l.Value))
-					if exact {
-						change = write(l.Value - *l.Before)
-					}
-				}
-				g.Rows = append(g.Rows, []string{verdict, l.Model, l.Settings, report.TotalName(l.Total), write(l.Value),
-					l.LimitText, before, change, l.Note})
+		for l := range m.lines {
+			verdict, before, change := "ok", "", ""
+			switch {
+			case l.Over:
+				verdict = "over"
+			case l.LimitText == "":
+				verdict = "no limit"
 			}
+			if l.Before != nil {
+				before, change = write(*l.Before), report.Percent(diff.NewTotal(l.Total, *l.Before, l.Value))
+				if exact {
+					change = write(l.Value - *l.Before)
+				}
+			}
+			g.Rows = append(g.Rows, []string{verdict, l.Model, l.Settings, report.TotalName(l.Total), write(l.Value),
+				l.LimitText, before, change, l.Note})
 		}
 		if m.Err != nil {
 			g.Rows = append(g.Rows, []string{"error", m.Name, "", "", "", "", "", "",
@@ -208,4 +206,61 @@ func commonFolder(all []*Model) string {
 		return ""
 	}
 	return folder
+}
+
+// Schema is the name of the form that Result has in JSON. docs/json.md describes it.
+const Schema = "memestimate-check/1"
+
+// A Result is an outcome as JSON has it.
+type Result struct {
+	Schema  string          `json:"schema"`
+	Over    int             `json:"over"` // lines that are over their limit
+	Base    *Compared       `json:"base,omitempty"`
+	Lines   []budget.Line   `json:"lines"`
+	Errors  []Failure       `json:"errors"`
+	Changes []budget.Change `json:"changes"`
+	Removed []Removal       `json:"removed"`
+	Moved   []Move          `json:"moved"`
+}
+
+// Compared says what was compared.
+type Compared struct {
+	Revision string `json:"revision,omitempty"` // as somebody named it
+	Commit   string `json:"commit"`
+	Head     string `json:"head"`
+}
+
+// A Failure is a model that could not be estimated.
+type Failure struct {
+	Model string `json:"model"`
+	Error string `json:"error"`
+}
+
+// A Move is a model that the base has under another name.
+type Move struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Result returns the lines of all models, the errors of those that have none, and what changed since the base.
+func (o *Outcome) Result() *Result {
+	out := &Result{
+		Schema: Schema, Over: o.Count().Lines, Lines: []budget.Line{}, Errors: []Failure{}, Moved: []Move{},
+		Changes: append([]budget.Change{}, o.asks...), Removed: append([]Removal{}, o.removed...),
+	}
+	if o.base != nil {
+		out.Base = &Compared{o.base.rev, o.base.commit, o.base.head}
+	}
+	for _, m := range o.Models {
+		for l := range m.lines {
+			out.Lines = append(out.Lines, *l)
+		}
+		if m.Err != nil {
+			out.Errors = append(out.Errors, Failure{m.Name, report.OneLine(m.Err.Error())})
+		}
+		if m.moved() {
+			out.Moved = append(out.Moved, Move{m.past.name, m.Name})
+		}
+	}
+	return out
 }

@@ -107,10 +107,7 @@ func (c *checking) run(e *env, compare bool, o *output) (*gate.Outcome, error) {
 			p = startProgress(e, fmt.Sprintf("estimating %d models", len(all)))
 			return nil
 		},
-		Estimate: func(f *budget.File, m *gate.Model, past func(*onnxload.Model) (*gate.Blob, error),
-			use func(string, gate.Report, gate.Report) error) error {
-			return estimateChecked(e, f, m, past, use)
-		},
+		Estimate: e.estimateChecked,
 	}
 	out := check.Run()
 	if p != nil {
@@ -182,7 +179,7 @@ func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 }
 
 // estimateChecked estimates a model of a budget file, and the file of the base that it was, under all its settings.
-func estimateChecked(e *env, f *budget.File, m *gate.Model, past func(*onnxload.Model) (*gate.Blob, error),
+func (e *env) estimateChecked(f *budget.File, m *gate.Model, past func(*onnxload.Model) (*gate.Blob, error),
 	use func(string, gate.Report, gate.Report) error) error {
 	in := source{arg: m.Name, name: m.Name}
 	if m.File != "" {
@@ -245,7 +242,7 @@ func (c *checking) verdict(e *env, out *gate.Outcome) error {
 		switch {
 		case p.Err == nil:
 			code = max(code, exitNo)
-			fmt.Fprintf(e.stderr, "memestimate: %s:%d: %s\n", quoteArg(p.File), p.Line, p.Text)
+			fmt.Fprintf(e.stderr, "memestimate: %s:%d: %s\n", quoteArg(out.Config), p.Line, p.Text)
 		case p.Err != out.Err: // a size that is not given is the file's fault, not the command line's
 			code = max(code, exitInput, codeOf(p.Err))
 			tell(e.stderr, p.Err)

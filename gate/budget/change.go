@@ -59,7 +59,9 @@ func Changes(before, now map[string][]*Model, was func(string) string) []Change 
 			continue
 		}
 		a, b := asks(old), asks(now[name])
-		for what := range merged(a, b) {
+		keys := maps.Clone(a)
+		maps.Copy(keys, b)
+		for what := range keys {
 			x, y := a[what], b[what]
 			if what == "confidence" && (x.text == "" || y.text == "") { // with no limit to hold
 				continue
@@ -97,12 +99,6 @@ func rank(what string) int {
 	return 1
 }
 
-func merged(a, b map[string]ask) map[string]ask {
-	out := maps.Clone(a)
-	maps.Copy(out, b)
-	return out
-}
-
 // An ask is what is asked of a model by one key: how the file has it, and how much it lets pass.
 type ask struct {
 	text string
@@ -135,15 +131,6 @@ func looser(what string, before, after ask) float64 {
 	return max(after.room-before.room, 0) / max(before.room, 1)
 }
 
-// keyOf are the keys of totals that are limited.
-var keyOf = func() map[string]string {
-	out := map[string]string{}
-	for k, t := range totalOf {
-		out[t] = k
-	}
-	return out
-}()
-
 // asks returns what some entries ask of a model, by keys.
 func asks(entries []*Model) map[string]ask {
 	lists, rooms := map[string][]string{}, map[string]float64{}
@@ -157,7 +144,7 @@ func asks(entries []*Model) map[string]ask {
 	}
 	for _, m := range entries {
 		for _, s := range m.Limits.Sizes {
-			add(keyOf[s.Total], report.Size(s.Bytes), float64(s.Bytes))
+			add(keyOf(s.Total), report.Size(s.Bytes), float64(s.Bytes))
 		}
 		if g := m.Limits.Growth; g != nil {
 			add("growth", g.String(), g.Percent+float64(g.Bytes))
@@ -196,4 +183,14 @@ func (l Limits) Limited() bool { return len(l.Sizes) > 0 || l.Growth != nil || l
 // totalOf are the totals that a limit is about.
 var totalOf = map[string]string{
 	"device": diff.Device, "reserved": diff.Reserved, "allocated": diff.Allocated, "parameters": diff.Parameters,
+}
+
+// keyOf returns the key that limits a total.
+func keyOf(total string) string {
+	for key, t := range totalOf {
+		if t == total {
+			return key
+		}
+	}
+	return ""
 }

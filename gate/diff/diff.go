@@ -155,9 +155,10 @@ func (p pair) change(base, head []module.Layer) (c Change, same bool) {
 		c.Kind = Added
 	case h == nil:
 		c.Kind = Removed
-	case sameStructure(b, h) && b.SavedBytes == h.SavedBytes && sameName(b, h):
+	case b.SavedBytes != h.SavedBytes || structure(b) != structure(h):
+	case sameName(b, h):
 		return c, true
-	case sameStructure(b, h) && b.SavedBytes == h.SavedBytes:
+	default:
 		c.Kind = Renamed
 	}
 	c.add(c.Base, -1)

@@ -1,7 +1,6 @@
 package diff
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"unique"
@@ -14,7 +13,7 @@ type key struct {
 	name, op  unique.Handle[string]
 	module    unique.Handle[string] // of "" where there is none
 	nth       int32                 // among the module's layers with this operator
-	structure unique.Handle[string] // all of a layer that takes memory: its operator, its outputs and its parameters
+	structure unique.Handle[string] // see structure
 }
 
 // none is the module of layers that have none.
@@ -60,7 +59,7 @@ func sameName(a, b *module.Layer) bool {
 	return nameOf(a) == nameOf(b)
 }
 
-// structure writes what sameStructure compares.
+// structure writes all of a layer that takes memory: its operator, its outputs and its parameters.
 func structure(l *module.Layer) string {
 	b := append(make([]byte, 0, 64), l.Op...)
 	b = append(b, 0)
@@ -82,12 +81,4 @@ func structure(l *module.Layer) string {
 		}
 	}
 	return string(b)
-}
-
-func sameStructure(a, b *module.Layer) bool {
-	return a.Op == b.Op && a.Params == b.Params && a.ParamBytes == b.ParamBytes && a.Activation == b.Activation &&
-		a.InPlace == b.InPlace &&
-		slices.EqualFunc(a.Outputs, b.Outputs, func(x, y module.Tensor) bool {
-			return x.DType == y.DType && (x.Shape == nil) == (y.Shape == nil) && slices.Equal(x.Shape, y.Shape)
-		})
 }

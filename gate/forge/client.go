@@ -4,6 +4,7 @@ package forge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,19 +68,10 @@ type refusal struct {
 	none bool          // there is no use in one
 }
 
-// call sends a request and decodes the answer. What asks, or sets what would be set again, is sent again where the
+// send sends a request and decodes the answer. What asks, or sets what would be set again, is sent again where the
 // server failed; what creates is sent once, for it may have arrived: see Upsert. All are sent again after a rate limit
 // that ends within MaxWait, for these have not arrived, but for those that create, of which the caller must look first
 // whether they did.
-func (c *Client) call(ctx context.Context, method, address string, in, out any) error {
-	return c.send(ctx, method, address, method == http.MethodPost, in, out)
-}
-
-// query asks by a request that otherwise creates.
-func (c *Client) query(ctx context.Context, address string, in, out any) error {
-	return c.send(ctx, http.MethodPost, address, false, in, out)
-}
-
 func (c *Client) send(ctx context.Context, method, address string, creates bool, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -119,13 +111,7 @@ var errAgain = errors.New("rate limited until now")
 
 // once sends a request once.
 func (c *Client) once(ctx context.Context, method, address string, body []byte, out any) *refusal {
-	timeout, pause := c.Timeout, c.Pause
-	if timeout == 0 {
-		timeout = 30 * time.Second
-	}
-	if pause == 0 {
-		pause = time.Second
-	}
+	pause := cmp.Or(c.Pause, time.Second)
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
 		return &refusal{err: err, none: true}
@@ -135,7 +121,7 @@ func (c *Client) once(ctx context.Context, method, address string, body []byte, 
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	h := http.Client{Timeout: timeout, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+	h := http.Client{Timeout: cmp.Or(c.Timeout, 30*time.Second), CheckRedirect: func(next *http.Request, before []*http.Request) error {
 		if next.URL.Host != before[0].URL.Host || next.URL.Scheme != before[0].URL.Scheme || len(before) > 3 {
 			return http.ErrUseLastResponse
 		}
@@ -143,8 +129,7 @@ func (c *Client) once(ctx context.Context, method, address string, body []byte, 
 	}}
 	resp, err := h.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the address
 		}
 		return &refusal{err: fmt.Errorf("%w: %w", ErrOffline, err), wait: pause}

@@ -97,7 +97,7 @@ func (t *Thread) at(c *comment) string {
 
 // page returns the comments of a page, from 1, and whether there may be more.
 func (t *Thread) page(ctx context.Context, n int) (list []comment, more bool, err error) {
-	err = t.call(ctx, http.MethodGet, fmt.Sprintf("%s?per_page=100&page=%d%s", t.list, n, t.order), nil, &list)
+	err = t.send(ctx, http.MethodGet, fmt.Sprintf("%s?per_page=100&page=%d%s", t.list, n, t.order), false, nil, &list)
 	if errors.Is(err, errGone) {
 		err = fmt.Errorf("there is no %s, or the token may not see it: %w", t.name, err)
 	}
@@ -105,12 +105,12 @@ func (t *Thread) page(ctx context.Context, n int) (list []comment, more bool, er
 }
 
 func (t *Thread) create(ctx context.Context, body string) (out comment, err error) {
-	err = t.call(ctx, http.MethodPost, t.list, map[string]string{"body": body}, &out)
+	err = t.send(ctx, http.MethodPost, t.list, true, map[string]string{"body": body}, &out)
 	return out, err
 }
 
 func (t *Thread) update(ctx context.Context, id int64, body string) (out comment, err error) {
-	err = t.call(ctx, t.change, fmt.Sprintf("%s%d", t.one, id), map[string]string{"body": body}, &out)
+	err = t.send(ctx, t.change, fmt.Sprintf("%s%d", t.one, id), false, map[string]string{"body": body}, &out)
 	return out, err
 }
 
@@ -139,7 +139,7 @@ func (t *Thread) self(ctx context.Context) (string, error) {
 				Type string `json:"type"`
 			} `json:"errors"`
 		}
-		err = t.query(ctx, t.graphQL, map[string]string{"query": "{viewer{login}}"}, &viewer)
+		err = t.send(ctx, http.MethodPost, t.graphQL, false, map[string]string{"query": "{viewer{login}}"}, &viewer)
 		for _, e := range viewer.Errors {
 			if e.Type == "RATE_LIMITED" { // which GraphQL says in an answer of status 200
 				err = ErrRateLimited
@@ -152,7 +152,7 @@ func (t *Thread) self(ctx context.Context) (string, error) {
 			Login    string `json:"login"`    // GitHub's
 			Username string `json:"username"` // GitLab's
 		}
-		err = t.call(ctx, http.MethodGet, t.API+"/user", nil, &user)
+		err = t.send(ctx, http.MethodGet, t.API+"/user", false, nil, &user)
 		if t.login = user.Username; t.graphQL != "" {
 			t.login = user.Login
 		}
@@ -167,4 +167,45 @@ func (t *Thread) self(ctx context.Context) (string, error) {
 		err = errors.New("the API does not say whose the token is")
 	}
 	return "", err
+}
+
+// Connect returns the conversation of the job's pull request, or of the one with this number where it is not 0, and
+// the token that the surroundings have for it.
+func Connect(j Job, c *Client, getenv func(string) string, number int) (*Thread, error) {
+	if number == 0 {
+		number = j.Number
+	}
+	if number == 0 {
+		return nil, ErrNoPull
+	}
+	api := func(name, other string) string {
+		if a := strings.TrimRight(getenv(name), "/"); a != "" {
+			return a
+		}
+		return other
+	}
+	if j.Host == OnGitLab {
+		c.API, c.Token = api("CI_API_V4_URL", "https://gitlab.com/api/v4"), getenv("GITLAB_TOKEN")
+		if c.Token == "" {
+			return nil, errors.New("no GITLAB_TOKEN: the token that a job is given may not write notes")
+		}
+		m := MergeRequest{Project: getenv("CI_PROJECT_ID"), Number: number}
+		if m.Project == "" {
+			return nil, errors.New("no CI_PROJECT_ID")
+		}
+		if page := getenv("CI_PROJECT_URL"); page != "" {
+			m.Address = fmt.Sprintf("%s/-/merge_requests/%d", page, number)
+		}
+		return GitLab(c, m)
+	}
+	name := getenv("GITHUB_REPOSITORY")
+	if !repository().MatchString(name) {
+		return nil, fmt.Errorf("GITHUB_REPOSITORY is %q, want OWNER/NAME", name)
+	}
+	owner, repo, _ := strings.Cut(name, "/")
+	c.API, c.Token = api("GITHUB_API_URL", "https://api.github.com"), getenv("GITHUB_TOKEN")
+	if c.Token == "" {
+		return nil, errors.New("no GITHUB_TOKEN")
+	}
+	return GitHub(c, Pull{owner, repo, number}, getenv("GITHUB_GRAPHQL_URL"), getenv("GITHUB_ACTIONS") == "true")
 }

@@ -8,6 +8,17 @@ import (
 	"unicode/utf8"
 )
 
+// MaxComment is how many characters a comment may have on GitHub. GitLab takes more.
+const MaxComment = 65536
+
+// Marker is the first line of the comment that is kept up to date; a key tells several apart.
+func Marker(key string) string {
+	if key == "" {
+		return "<!-- memestimate -->"
+	}
+	return "<!-- memestimate " + key + " -->"
+}
+
 // maxPages is how many pages of 100 comments are looked through.
 const maxPages = 50
 

@@ -112,14 +112,9 @@ var ErrRevision = errors.New("is not the name of one commit, such as main, v1.2.
 // CheckRevision refuses with ErrRevision what is no name of one commit: options, and the spellings with which git
 // excludes commits or means several.
 func CheckRevision(rev string) error {
-	bad := rev == "" || strings.ContainsAny(rev[:1], "-^:") || strings.Contains(rev, "..")
-	for _, many := range []string{"^@", "^!", "^-"} {
-		bad = bad || strings.Contains(rev, many)
-	}
-	for _, c := range rev {
-		bad = bad || c < ' ' || c == 0x7f
-	}
-	if bad {
+	several := slices.ContainsFunc([]string{"..", "^@", "^!", "^-"}, func(s string) bool { return strings.Contains(rev, s) })
+	control := strings.ContainsFunc(rev, func(c rune) bool { return c < ' ' || c == 0x7f })
+	if several || control || rev == "" || strings.ContainsAny(rev[:1], "-^:") {
 		return ErrRevision
 	}
 	return nil
