@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,18 @@ from pathlib import Path
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)]
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
+
+import forks  # noqa: E402
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start what forks for all workers of xdist, which are configured with its name."""
+    if sys.platform == "linux" and not hasattr(config, "workerinput"):
+        stack = contextlib.ExitStack()
+        stack.enter_context(forks.installed())
+        config.add_cleanup(stack.close)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from forks import PYTHON
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -54,7 +55,7 @@ if __name__ == "__main__":
 
 def run(program: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "MEMESTIMATE": str(program), "HF_HUB_OFFLINE": "1"}
-    return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run([PYTHON, *words], cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def test_trainer_says_it_and_trains_as_without(program: Path, tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_lightning_trains_where_it_fits(program: Path, tmp_path: Path) -> None:
 def test_without_a_script_one_line_says_so(words: tuple[str, ...], stdin: str, tmp_path: Path) -> None:
     code = "from memestimate.api.callbacks import Asks; Asks('t4')._ask(); print('goes on')"
     done = subprocess.run(
-        [sys.executable, *(word.replace("CODE", code) for word in words)],
+        [PYTHON, *(word.replace("CODE", code) for word in words)],
         input=stdin.replace("CODE", code),
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(SOURCE)},
@@ -118,7 +119,7 @@ def test_a_script_that_fails_or_takes_too_long_goes_on(tmp_path: Path) -> None:
         (("slow", "3"), "the script had not come to its third step after 3 s"),
     ):
         done = subprocess.run(
-            [sys.executable, script, *words],
+            [PYTHON, script, *words],
             env=os.environ | {"PYTHONPATH": str(SOURCE)},
             cwd=tmp_path,
             capture_output=True,

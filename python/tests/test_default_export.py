@@ -6,13 +6,14 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+
+from forks import PYTHON
 
 FLAGS = ("--batch", "32", "--optimizer", "adamw", "--loss", "cross-entropy")
 
@@ -82,7 +83,7 @@ def test_the_commands_of_a_default_export_are_right(
     Path("train.py").write_text(SCRIPT, encoding="utf-8")
     paths = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    words = [sys.executable, *command.split()[1:]]
+    words = [PYTHON, *command.split()[1:]]
     subprocess.run(words, env=environment, check=True, capture_output=True)
     recorded = answer(program, "train.mrec")
     assert recorded["way_in"] == "recording"

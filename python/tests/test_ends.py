@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from forks import PYTHON
 from recording import Recording
 
 TRAINS = """
@@ -47,7 +47,7 @@ LOST = {
 def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     (folder / "s.py").write_text(TRAINS + script + "\n")
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-    command = [sys.executable, "-m", "memestimate", "record", "--once", "s.py"]
+    command = [PYTHON, "-m", "memestimate", "record", "--once", "s.py"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from forks import PYTHON
+
 TRAIN = """
 import argparse, torch
 from torch import nn
@@ -29,10 +31,10 @@ for _ in range(3):
 class Door:
     """A folder with a script, and the program as it is typed there."""
 
-    def __init__(self, folder: Path, program: Path) -> None:
+    def __init__(self, folder: Path, program: Path, environment: str) -> None:
         self.folder, self.program = folder, program
         (folder / "train.py").write_text(TRAIN)
-        self.environ = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "VIRTUAL_ENV": sys.prefix}
+        self.environ = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "VIRTUAL_ENV": environment}
         self.environ.pop("PYTHONPATH", None)
 
     def __call__(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -47,12 +49,21 @@ class Door:
         )
 
 
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the Python package in the cache, which Python compiles once."""
+    return tmp_path_factory.mktemp("unpacked")
+
+
 @pytest.fixture
-def door(tmp_path: Path, program: Path) -> Door:
-    return Door(tmp_path, program)
+def door(tmp_path: Path, program: Path, unpacked: Path) -> Door:
+    (tmp_path / "cache" / "memestimate").mkdir(parents=True, mode=0o700)
+    (tmp_path / "cache" / "memestimate" / "python").symlink_to(unpacked)
+    return Door(tmp_path, program, str(Path(PYTHON).parents[1]))
 
 
-def test_a_script_is_recorded_and_answered(door: Door) -> None:
+def test_a_script_is_recorded_and_answered(tmp_path: Path, program: Path) -> None:
+    door = Door(tmp_path, program, sys.prefix)
     done = door("--full=false", "--gpu", "t4", "--recording", "kept.mrec", "train.py", "--width", "1024")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("train.py, batch 4: fits Tesla T4: ")
@@ -198,7 +209,7 @@ def test_python_names_a_way_as_the_command_does(door: Door) -> None:
     typed = door("tiny", "--lora", "4", "--seq", "16", "--gpu", "l4", "--full=false", "--no-ways")
     asked = "print(memestimate.from_config('tiny', lora=4, seq=16, gpu='l4'))"
     done = subprocess.run(
-        [sys.executable, "-c", f"import memestimate; {asked}"],
+        [PYTHON, "-c", f"import memestimate; {asked}"],
         cwd=door.folder,
         env={**os.environ, "MEMESTIMATE": str(door.program), "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
         capture_output=True,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from forks import PYTHON
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SOURCE = Path(__file__).parents[1] / "src"
@@ -19,7 +20,7 @@ def record(program: Path, name: str, gpu: str, folder: Path) -> dict[str, Any]:
     """Record an example and return the program's answer."""
     file = folder / "step.mrec"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "HF_HUB_OFFLINE": "1", "MEMESTIMATE": str(program)}
-    command = [sys.executable, "-m", "memestimate", "record", "--steps", "2", "--gpu", gpu, "-o", str(file)]
+    command = [PYTHON, "-m", "memestimate", "record", "--steps", "2", "--gpu", gpu, "-o", str(file)]
     done = subprocess.run([*command, str(EXAMPLES / name)], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     said = subprocess.run([str(program), str(file), "--format", "json"], capture_output=True, text=True, check=True)

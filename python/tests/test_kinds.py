@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import memestimate
+from forks import PYTHON
 
 ASKS = """
 import torch
@@ -104,6 +105,6 @@ def test_modules_that_make_types_keep_pythons(folder: Path) -> None:
 def test_a_script_asks_for_types(tmp_path: Path) -> None:
     (tmp_path / "asks.py").write_text(SCRIPT)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-    command = [sys.executable, "-m", "memestimate", "record", "--once", "asks.py"]
+    command = [PYTHON, "-m", "memestimate", "record", "--once", "asks.py"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "a tensor\n"), done.stderr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from forks import PYTHON
 from memestimate.api import launchers
 from recording import Recording
 
@@ -78,7 +78,7 @@ def test_what_torchrun_starts_is_recorded(count: int, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     words = ["record", "--once", "torchrun", "--nproc-per-node", str(count), "train.py", "--lr", "0.1"]
     source = str(Path(__file__).parents[1] / "src")
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r})\n" + RUN, *words]
+    command = [PYTHON, "-c", f"import sys; sys.path.insert(0, {source!r})\n" + RUN, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"group {count}\n")  # of one process too, which FSDP then shards among
@@ -95,7 +95,7 @@ def test_what_deepspeed_starts_runs_on_the_gpu(tmp_path: Path) -> None:
     )
     words = ["record", "--once", "deepspeed", "--num_gpus", "2", "train.py", "--lr", "0.1"]
     source = str(Path(__file__).parents[1] / "src")
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r})\n" + RUN, *words]
+    command = [PYTHON, "-c", f"import sys; sys.path.insert(0, {source!r})\n" + RUN, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "cuda ['--local_rank=0', '--lr', '0.1']" in done.stdout

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
+
+from forks import PYTHON
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -76,7 +77,7 @@ def run(program: Path, folder: Path, *words: str) -> subprocess.CompletedProcess
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "MEMESTIMATE": str(program), "CUDA_VISIBLE_DEVICES": "-1"}
     environment["COLUMNS"] = "300"  # or pytest cuts its lines
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # which would find it a second time where it was installed
-    command = [sys.executable, "-m", "pytest", "-p", "memestimate.api.pytest_plugin", "--strict-markers", "-rfs"]
+    command = [PYTHON, "-m", "pytest", "-p", "memestimate.api.pytest_plugin", "--strict-markers", "-rfs"]
     command += ["-p", "no:cacheprovider"]
     return subprocess.run([*command, *words], cwd=folder, env=environment, capture_output=True, text=True)
 

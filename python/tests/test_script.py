@@ -7,19 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+from forks import PYTHON
 from recording import Recording
 
 SCRIPT = Path(__file__).parent / "scripts" / "train.py"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str, python: str = PYTHON) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-    command = [sys.executable, "-m", "memestimate", "record", *arguments]
+    command = [python, "-m", "memestimate", "record", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_a_script_runs_unchanged(tmp_path: Path) -> None:
-    done = run(tmp_path, "--steps", "0", "-o", "step.mrec", str(SCRIPT), "--epochs", "1")
+    done = run(tmp_path, "--steps", "0", "-o", "step.mrec", str(SCRIPT), "--epochs", "1", python=sys.executable)
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
     assert "4 steps recorded in step.mrec" in done.stderr

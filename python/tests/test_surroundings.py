@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import memestimate
+from forks import PYTHON
 from recording import Recording
 
 BEFORE = """
@@ -35,7 +36,7 @@ assert torch._C._is_multithreading_enabled()
 def test_a_backward_pass_on_the_host_may_come_first(tmp_path: Path) -> None:
     """Autograd starts threads for devices once a process, when a GPU was not yet pretended."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-    command = [sys.executable, "-c", BEFORE, str(tmp_path / "x")]
+    command = [PYTHON, "-c", BEFORE, str(tmp_path / "x")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Exception" not in done.stderr
@@ -48,7 +49,7 @@ def test_a_package_is_known_wherever_its_folder_is_said_to_be(tmp_path: Path) ->
     """`sys.path.insert(0, "../src")`: files have the names that come of it, and are the recorder's own."""
     source = str(Path(__file__).parent / ".." / "src")
     program = f"import sys; sys.path.insert(0, {source!r})" + BEFORE
-    command = [sys.executable, "-c", program, str(tmp_path / "x")]
+    command = [PYTHON, "-c", program, str(tmp_path / "x")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     recording = Recording(tmp_path / "x")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import memestimate
+from forks import PYTHON
 from memestimate.api import tuning
 
 transformers: Any = pytest.importorskip("transformers")
@@ -100,7 +100,7 @@ def test_a_configuration_takes_what_a_script_takes(
     mixed = {"bf16": "no", "amp-bf16": "bf16"}[precision]
     words = ["record", "--quiet", "--world-size", "4", "--output", str(tmp_path / "script.mrec"), str(script)]
     environment = {**os.environ, "PYTHONPATH": str(Path(memestimate.__file__).parents[1])}
-    command = [sys.executable, "-m", "memestimate", *words, how, mixed, str(adapters), str(checkpoint)]
+    command = [PYTHON, "-m", "memestimate", *words, how, mixed, str(adapters), str(checkpoint)]
     subprocess.run(command, check=True, env=environment)
     answer = memestimate.from_config(
         transformers.LlamaConfig(**SIZES),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 import memestimate
+from forks import PYTHON
 from memestimate.api.recorder import Recorder, Way
 from memestimate.pretend import engine
 from memestimate.pretend.device_numbers import DeviceNumbers
@@ -258,7 +260,7 @@ def test_real_attention_is_attention(tmp_path: Path) -> None:
 def test_real_on_the_command_line(tmp_path: Path) -> None:
     script = "import torch\nx = torch.ones(3, device='cuda')\nassert x.cumsum(0)[x > 0].tolist() == [1, 2, 3]\n"
     (tmp_path / "script.py").write_text(script)
-    command = [sys.executable, "-m", "memestimate", "record", "--real", "script.py"]
-    environment = {"PYTHONPATH": str(Path(memestimate.__file__).parents[1])}
+    command = [PYTHON, "-m", "memestimate", "record", "--real", "script.py"]
+    environment = os.environ | {"PYTHONPATH": str(Path(memestimate.__file__).parents[1])}
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
     assert Recording(tmp_path / "script.mrec").header["way"] == "real-cpu"

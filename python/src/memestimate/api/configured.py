@@ -12,6 +12,7 @@ hold as long as nothing is installed there.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import warnings
@@ -30,6 +31,7 @@ def answer(question: Mapping[str, Any]) -> int:
     """Record what is asked; 3 where the first run cannot be recorded, which is said on standard error."""
     warnings.simplefilter("ignore")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns of what it misses on some processors
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
     folders = sorted({os.path.abspath(f) for f in sys.path if f and os.path.isdir(f)} - {os.getcwd()})
