@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -47,84 +46,63 @@ var activationFamily = family{"", []op{
 }}
 
 // gated is the rule of SwiGLU: two inputs of the same shape, which do not stretch.
-func gated(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	s, err := mergeShape(c.shape(0), c.shape(1))
-	if err != nil {
-		return err
-	}
+func gated(c *call) {
+	c.need(2)
+	s := checked(mergeShape(c.shape(0), c.shape(1)))
 	c.out(0, c.commonElem(0, 1), s)
-	return nil
 }
 
 // preluV1 has one slope, or one a channel.
-func preluV1(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	return unary(c)
+func preluV1(c *call) {
+	c.need(2)
+	unary(c)
 }
 
 // prelu has slopes that stretch to X; X does not stretch.
-func prelu(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
+func prelu(c *call) {
+	c.need(2)
 	x, slope := c.shape(0), c.shape(1)
 	if x.Ranked && slope.Ranked {
 		if len(slope.Dims) > len(x.Dims) {
-			return fmt.Errorf("slope %v does not stretch to %v", slope, x)
+			c.fail("slope %v does not stretch to %v", slope, x)
 		}
-		s, err := broadcast(x, slope)
-		if err != nil {
-			return err
-		}
+		s := checked(broadcast(x, slope))
 		for i, d := range s.Dims {
 			if _, err := agree("the size", x.Dims[i], d); err != nil {
-				return fmt.Errorf("slope %v does not stretch to %v", slope, x)
+				c.fail("slope %v does not stretch to %v", slope, x)
 			}
 		}
 	}
-	return unary(c)
+	unary(c)
 }
 
 // softmax works along one axis, the last by default.
-func softmax(c *call) error {
+func softmax(c *call) {
 	if dims, ok := c.dims(0); ok && len(dims) > 0 {
-		if _, err := c.axisAttr(-1, len(dims)); err != nil {
-			return err
-		}
+		c.axisAttr(-1, len(dims))
 	}
-	return unary(c)
+	unary(c)
 }
 
 // softmaxV1 flattens to a matrix at axis, by default 1; axis may be the rank, which
 // makes rows of one element.
-func softmaxV1(c *call) error {
+func softmaxV1(c *call) {
 	if dims, ok := c.dims(0); ok && len(dims) > 0 {
-		if _, err := c.axisAttr(1, len(dims)); err != nil && c.attrInt("axis", 1) != int64(len(dims)) {
-			return err
+		if c.attrInt("axis", 1) != int64(len(dims)) {
+			c.axisAttr(1, len(dims))
 		}
 	}
-	return unary(c)
+	unary(c)
 }
 
 // dropoutV1 has a mask of the data's type.
-func dropoutV1(c *call) error {
-	if err := unary(c); err != nil {
-		return err
-	}
+func dropoutV1(c *call) {
+	unary(c)
 	c.out(1, c.elem(0), c.shape(0))
-	return nil
 }
 
 // dropout has a mask of bools since opset 10.
-func dropout(c *call) error {
-	if err := unary(c); err != nil {
-		return err
-	}
+func dropout(c *call) {
+	unary(c)
 	c.out(1, onnxload.Bool, c.shape(0))
-	return nil
 }

@@ -40,44 +40,43 @@ func (f binaryFn) combine(c *call, elem onnxload.DType, a, b *Const, shape []int
 
 // binaryEval returns the evaluation of an operator of any number of broadcast inputs, which f
 // combines from left to right.
-func binaryEval(f binaryFn) func(*call) error {
-	return func(c *call) error {
+func binaryEval(f binaryFn) func(*call) {
+	return func(c *call) {
 		in, ok := c.operands(len(c.node.In))
 		shape, n, okOut := c.outSize()
 		if !ok || !okOut || len(in) == 0 || in[0] == nil {
-			return nil
+			return
 		}
 		acc := in[0]
 		if len(in) == 1 {
 			acc = acc.expand(shape, n)
 		}
 		if acc == nil {
-			return nil
+			return
 		}
 		for _, v := range in[1:] {
 			if v == nil {
-				return nil
+				return
 			}
 			if acc = f.combine(c, in[0].Elem, acc, v, shape, n); acc == nil {
-				return nil
+				return
 			}
 		}
 		c.outConst(0, acc)
-		return nil
 	}
 }
 
 // compareEval returns the evaluation of an operator that answers with a bool per element.
-func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b float64) bool) func(*call) error {
-	return func(c *call) error {
+func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b float64) bool) func(*call) {
+	return func(c *call) {
 		in, ok := c.operands(2)
 		shape, n, okOut := c.outSize()
 		if !ok || !okOut || in[0] == nil || in[1] == nil || !sameKind(in...) {
-			return nil
+			return
 		}
 		a, b := in[0].expand(shape, n), in[1].expand(shape, n)
 		if a == nil || b == nil {
-			return nil
+			return
 		}
 		out := zeros(onnxload.Bool, shape, n)
 		for i := range out.Ints {
@@ -89,17 +88,16 @@ func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b flo
 			out.Ints[i] = c.truth(ints(a.Ints[i], b.Ints[i]))
 		}
 		c.outConst(0, out)
-		return nil
 	}
 }
 
 // unaryEval returns the evaluation of an operator that maps every element on its own.
 // Either function may be nil.
-func unaryEval(ints func(c *call, a Dim) Dim, floats func(float64) float64) func(*call) error {
-	return func(c *call) error {
+func unaryEval(ints func(c *call, a Dim) Dim, floats func(float64) float64) func(*call) {
+	return func(c *call) {
 		in, ok := c.operands(1)
 		if !ok || in[0] == nil {
-			return nil
+			return
 		}
 		v := in[0]
 		out := v.like(v.Shape, v.Len())
@@ -113,16 +111,15 @@ func unaryEval(ints func(c *call, a Dim) Dim, floats func(float64) float64) func
 				out.Ints[i] = ints(c, d)
 			}
 		default:
-			return nil
+			return
 		}
 		settle(out)
 		c.outConst(0, out)
-		return nil
 	}
 }
 
 // floatEval is unaryEval for operators on floats alone.
-func floatEval(f func(float64) float64) func(*call) error { return unaryEval(nil, f) }
+func floatEval(f func(float64) float64) func(*call) { return unaryEval(nil, f) }
 
 // plain makes the integer half of a binaryFn of a function of Dims.
 func plain(f func(a, b Dim) Dim) func(*call, Dim, Dim) Dim {

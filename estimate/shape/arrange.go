@@ -1,9 +1,5 @@
 package shape
 
-import (
-	"fmt"
-)
-
 // arrangeFamily has the operators that move and repeat elements by a pattern that does not depend on
 // data.
 var arrangeFamily = family{"", []op{
@@ -18,137 +14,109 @@ var arrangeFamily = family{"", []op{
 }}
 
 // transpose permutes the axes; without perm it reverses them.
-func transpose(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func transpose(c *call) {
+	c.need(1)
 	dims, ok := c.dims(0)
-	perm, err := c.perm(len(dims))
-	if !ok || err != nil {
-		if given, has := c.attrInts("perm"); !ok && has && len(given) <= maxRank {
-			c.out(0, c.elem(0), Of(unknowns(len(given))...))
-			return nil
+	if !ok {
+		s := Shape{}
+		if given, has := c.attrInts("perm"); has && len(given) <= maxRank {
+			s = Of(unknowns(len(given))...)
 		}
-		c.out(0, c.elem(0), Shape{})
-		return err
+		c.out(0, c.elem(0), s)
+		return
 	}
 	out := make([]Dim, len(dims))
-	for i, a := range perm {
+	for i, a := range c.perm(len(dims)) {
 		out[i] = dims[a]
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
 // perm returns the permutation of a Transpose of that rank.
-func (c *call) perm(rank int) ([]int, error) {
+func (c *call) perm(rank int) []int {
 	out := make([]int, rank)
 	perm, ok := c.attrInts("perm")
 	if !ok {
 		for i := range out {
 			out[i] = rank - 1 - i
 		}
-		return out, nil
+		return out
 	}
 	if len(perm) != rank {
-		return nil, fmt.Errorf("attribute perm has %d axes for a tensor of rank %d", len(perm), rank)
+		c.fail("attribute perm has %d axes for a tensor of rank %d", len(perm), rank)
 	}
 	if _, err := axisSet(perm, rank); err != nil {
-		return nil, fmt.Errorf("attribute perm: %w", err)
+		c.fail("attribute perm: %w", err)
 	}
 	for i, a := range perm {
 		out[i], _ = axis(a, rank)
 	}
-	return out, nil
+	return out
 }
 
-func transposeEval(c *call) error {
+func transposeEval(c *call) {
 	v := c.constant(0)
 	shape, n, ok := c.outSize()
 	if v == nil || !ok {
-		return nil
+		return
 	}
-	perm, err := c.perm(len(v.Shape))
-	if err != nil {
-		return err
-	}
+	perm := c.perm(len(v.Shape))
 	own := strides(v.Shape)
 	step := make([]int, len(perm))
 	for i, a := range perm {
 		step[i] = own[a]
 	}
 	c.outConst(0, v.pick(shape, n, 0, step))
-	return nil
 }
 
 // expand stretches the input to a shape, and the shape to the input: a 1 in it keeps
 // the input's dimension.
-func expand(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
+func expand(c *call) {
+	c.needInts(2, 1)
 	in := c.shape(0)
 	target, ok := c.ints(1)
 	if !ok {
 		s := Shape{}
 		if n, ok := c.length(1); ok && in.Ranked {
-			var err error
-			if s, err = broadcast(in, Of(unknowns(n)...)); err != nil {
-				return err
-			}
+			s = checked(broadcast(in, Of(unknowns(n)...)))
 		}
 		c.out(0, c.elem(0), s)
-		return nil
+		return
 	}
-	s, err := shapeOf(target)
-	if err != nil {
-		return err
-	}
-	if s, err = broadcast(in, s); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), s)
-	return nil
+	c.out(0, c.elem(0), checked(broadcast(in, checked(shapeOf(target)))))
 }
 
-func expandEval(c *call) error {
+func expandEval(c *call) {
 	v := c.constant(0)
 	shape, n, ok := c.outSize()
 	if v == nil || !ok {
-		return nil
+		return
 	}
 	if v = v.expand(shape, n); v != nil {
 		c.outConst(0, v)
 	}
-	return nil
 }
 
 // tileV1 repeats along one axis.
-func tileV1(c *call) error {
+func tileV1(c *call) {
 	if !c.has(2) {
-		return tile(c) // later writers stamped the old opset
+		tile(c) // later writers stamped the old opset
+		return
 	}
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, c.elem(0), Shape{})
-		return nil
+		return
 	}
 	times, okT := c.scalarInt(1)
 	at, okA := c.scalarInt(2)
 	if !okT || !okA {
 		c.out(0, c.elem(0), Of(unknowns(len(dims))...))
-		return nil
+		return
 	}
-	ax, err := axis(at, len(dims))
-	if err != nil {
-		return err
-	}
-	d, err := checkDim(Mul(dims[ax], N(times)), "the repeated dimension")
-	if err != nil {
-		return err
-	}
+	ax := checked(axis(at, len(dims)))
+	d := checked(checkDim(Mul(dims[ax], N(times)), "the repeated dimension"))
 	c.out(0, c.elem(0), c.shape(0).with(ax, d))
-	return nil
 }
 
 // scalarInt returns the single element of input i as an integer; Tile and others had it as
@@ -165,39 +133,32 @@ func (c *call) scalarInt(i int) (int64, bool) {
 }
 
 // tile repeats along every axis.
-func tile(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
+func tile(c *call) {
+	c.needInts(2, 1)
 	dims, ranked := c.dims(0)
 	times, ok := c.ints(1)
 	switch {
 	case !ranked:
 		c.out(0, c.elem(0), Shape{})
-		return nil
+		return
 	case !ok:
 		c.out(0, c.elem(0), Of(unknowns(len(dims))...))
-		return nil
+		return
 	case len(times) != len(dims):
-		return fmt.Errorf("%d repeats for a tensor of rank %d", len(times), len(dims))
+		c.fail("%d repeats for a tensor of rank %d", len(times), len(dims))
 	}
 	out := make([]Dim, len(dims))
 	for i, d := range dims {
-		var err error
-		if _, err = checkDim(times[i], "a repeat"); err != nil {
-			return err
-		}
-		out[i] = Product(d, times[i])
+		out[i] = Product(d, checked(checkDim(times[i], "a repeat")))
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
-func tileEval(c *call) error {
+func tileEval(c *call) {
 	v := c.constant(0)
 	shape, n, ok := c.outSize()
 	if v == nil || !ok || len(shape) != len(v.Shape) {
-		return nil
+		return
 	}
 	// An axis of k times d is read as two: k with stride 0, and d.
 	var sizes []int64
@@ -210,78 +171,66 @@ func tileEval(c *call) error {
 	out := v.like(shape, n)
 	odometer(sizes, n, 0, step, func(i, at int) { out.copyElem(i, v, at) })
 	c.outConst(0, out)
-	return nil
 }
 
 // depthToSpace moves blocks of channels into the image: [N, C, H, W] becomes [N, C/b², H·b, W·b].
-func depthToSpace(c *call) error {
-	dims, b, err := c.imageBlocks()
-	if err != nil || dims == nil {
-		return err
+func depthToSpace(c *call) {
+	dims, b := c.imageBlocks()
+	if dims == nil {
+		return
 	}
 	bb := Mul(b, b)
 	if m, ok := Mod(dims[1], bb).Int(); ok && m != 0 {
-		return fmt.Errorf("%v channels do not divide into blocks of %v", dims[1], bb)
+		c.fail("%v channels do not divide into blocks of %v", dims[1], bb)
 	}
 	c.out(0, c.elem(0), Of(dims[0], FloorDiv(dims[1], bb), Mul(dims[2], b), Mul(dims[3], b)))
-	return nil
 }
 
 // spaceToDepth is the way back: [N, C, H, W] becomes [N, C·b², H/b, W/b].
-func spaceToDepth(c *call) error {
-	dims, b, err := c.imageBlocks()
-	if err != nil || dims == nil {
-		return err
+func spaceToDepth(c *call) {
+	dims, b := c.imageBlocks()
+	if dims == nil {
+		return
 	}
 	for _, d := range dims[2:] {
 		if m, ok := Mod(d, b).Int(); ok && m != 0 {
-			return fmt.Errorf("a side of %v does not divide into blocks of %v", d, b)
+			c.fail("a side of %v does not divide into blocks of %v", d, b)
 		}
 	}
 	c.out(0, c.elem(0), Of(dims[0], Mul(dims[1], Mul(b, b)), FloorDiv(dims[2], b), FloorDiv(dims[3], b)))
-	return nil
 }
 
 // imageBlocks returns the image and the block size; without a known image it sets the output.
-func (c *call) imageBlocks() ([]Dim, Dim, error) {
-	if err := c.need(1); err != nil {
-		return nil, Dim{}, err
-	}
-	b, err := c.needInt("blocksize")
-	if err != nil {
-		return nil, Dim{}, err
-	}
+func (c *call) imageBlocks() ([]Dim, Dim) {
+	c.need(1)
+	b := c.needInt("blocksize")
 	if b < 1 {
-		return nil, Dim{}, fmt.Errorf("attribute blocksize is %d", b)
+		c.fail("attribute blocksize is %d", b)
 	}
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, c.elem(0), Of(unknowns(4)...))
-		return nil, Dim{}, nil
+		return nil, Dim{}
 	}
 	if len(dims) != 4 {
-		return nil, Dim{}, fmt.Errorf("%v is no image, [N, C, H, W] is wanted", c.shape(0))
+		c.fail("%v is no image, [N, C, H, W] is wanted", c.shape(0))
 	}
-	return dims, N(b), nil
+	return dims, N(b)
 }
 
 // reverseSequence keeps the shape; time_axis and batch_axis are 0 and 1 in either order.
-func reverseSequence(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
+func reverseSequence(c *call) {
+	c.need(2)
 	if dims, ok := c.dims(0); ok && len(dims) < 2 {
-		return fmt.Errorf("%v has no time and batch axes", c.shape(0))
+		c.fail("%v has no time and batch axes", c.shape(0))
 	}
-	return unary(c)
+	unary(c)
 }
 
-func trilu(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func trilu(c *call) {
+	c.need(1)
 	if dims, ok := c.dims(0); ok && len(dims) < 2 {
-		return fmt.Errorf("%v has no matrices", c.shape(0))
+		c.fail("%v has no matrices", c.shape(0))
 	}
-	return unary(c)
+	unary(c)
 }

@@ -16,9 +16,9 @@ import (
 // operator whose result does not need its inputs' values, such as Shape, calls outConst in infer.
 type op struct {
 	name  string
-	since int64             // first version of the domain for which the row holds
-	infer func(*call) error // sets the types of the outputs
-	eval  func(*call) error // sets the outputs' values, see call.outConst; may be nil
+	since int64       // first version of the domain for which the row holds
+	infer func(*call) // sets the types of the outputs
+	eval  func(*call) // sets the outputs' values, see call.outConst; may be nil
 }
 
 // A family is operators of one domain that belong together: those of a file.
@@ -38,6 +38,42 @@ type call struct {
 	outs    []Type
 	results []*Const // values of the outputs that eval computed
 	misfit  error    // the first attribute of a wrong type
+}
+
+// A refusal is what a rule panics with where a node breaks it.
+type refusal struct{ error }
+
+// follow runs a rule and returns why the node breaks it.
+func (c *call) follow(rule func(*call)) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case refusal:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	rule(c)
+	return nil
+}
+
+// fail ends the rule: the node breaks it.
+func (c *call) fail(format string, args ...any) { panic(refusal{fmt.Errorf(format, args...)}) }
+
+// check ends the rule if there is an error.
+func (c *call) check(err error) {
+	if err != nil {
+		panic(refusal{err})
+	}
+}
+
+// checked returns v, or ends the rule if there is an error.
+func checked[T any](v T, err error) T {
+	if err != nil {
+		panic(refusal{err})
+	}
+	return v
 }
 
 // reset makes c the call of node n.
@@ -235,9 +271,8 @@ func axis(a int64, rank int) (int, error) {
 }
 
 // likeInput is the rule of operators whose only output has the type of input 0.
-func likeInput(c *call) error {
+func likeInput(c *call) {
 	c.set(0, c.in(0))
-	return nil
 }
 
 // broadcast returns the shape that numpy's rules give these shapes together:

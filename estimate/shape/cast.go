@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -16,15 +14,16 @@ var castFamily = family{"", []op{
 }}
 
 // castV1 names the type by a string: "FLOAT", "INT64", ...
-func castV1(c *call) error {
+func castV1(c *call) {
 	if a := c.node.Attr("to"); a == nil || a.Type != onnxload.AttrString {
-		return cast(c) // later writers stamped the old opset
+		cast(c) // later writers stamped the old opset
+		return
 	}
 	to, ok := castNames[c.attrStr("to", "")]
 	if !ok {
-		return fmt.Errorf("attribute to is %q, which is no element type", c.attrStr("to", ""))
+		c.fail("attribute to is %q, which is no element type", c.attrStr("to", ""))
 	}
-	return c.castTo(to)
+	c.castTo(to)
 }
 
 var castNames = map[string]onnxload.DType{
@@ -36,34 +35,25 @@ var castNames = map[string]onnxload.DType{
 	"COMPLEX128": onnxload.Complex128,
 }
 
-func cast(c *call) error {
+func cast(c *call) {
 	if c.node.Attr("to") == nil {
-		return errors.New("attribute to is missing")
+		c.fail("attribute to is missing")
 	}
-	to, err := c.attrElem("to", onnxload.Undefined)
-	if err != nil {
-		return err
-	}
+	to := c.attrElem("to", onnxload.Undefined)
 	if !to.Valid() {
-		return fmt.Errorf("attribute to is %d, which is no element type", c.attrInt("to", 0))
+		c.fail("attribute to is %d, which is no element type", c.attrInt("to", 0))
 	}
-	return c.castTo(to)
+	c.castTo(to)
 }
 
-func castLike(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	if err := c.castTo(c.elem(1)); err != nil {
-		return err
-	}
-	return castEval(c) // here, for the value of input 1 need not be known
+func castLike(c *call) {
+	c.need(2)
+	c.castTo(c.elem(1))
+	castEval(c) // here, for the value of input 1 need not be known
 }
 
-func (c *call) castTo(to onnxload.DType) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func (c *call) castTo(to onnxload.DType) {
+	c.need(1)
 	if c.elem(0) == onnxload.Bool && to.IsInt() && c.hasOut(0) {
 		if c.inf.masks == nil {
 			c.inf.masks = map[onnxload.ValueID]bool{}
@@ -71,17 +61,15 @@ func (c *call) castTo(to onnxload.DType) error {
 		c.inf.masks[c.node.Out[0]] = true
 	}
 	c.out(0, to, c.shape(0))
-	return nil
 }
 
 // castEval converts a value to the type that infer gave the output.
-func castEval(c *call) error {
+func castEval(c *call) {
 	if v := c.constant(0); v != nil && c.hasOut(0) {
 		if out := c.convert(v, c.outs[0].Elem); out != nil {
 			c.outConst(0, out)
 		}
 	}
-	return nil
 }
 
 // convert returns v as another type, or nil for types without evaluation. An open one

@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"fmt"
-
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -13,7 +11,7 @@ var constantFamily = family{"", []op{
 
 // inferConstant takes the value from the one attribute that has it. Tensors are read when
 // somebody asks for their value.
-func inferConstant(c *call) error {
+func inferConstant(c *call) {
 	for i := range c.node.Attrs {
 		a := &c.node.Attrs[i]
 		one := len(a.Tensors) == 1
@@ -24,27 +22,27 @@ func inferConstant(c *call) error {
 			if c.hasOut(0) {
 				c.results[0] = &Const{stored: t}
 			}
-			return nil
+			return
 		case a.Name == "value_int":
 			c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{N(a.Int)}})
-			return nil
+			return
 		case a.Name == "value_ints":
 			c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{int64(len(a.Ints))}, Ints: toDims(a.Ints)})
-			return nil
+			return
 		case a.Name == "value_float":
 			c.outConst(0, &Const{Elem: onnxload.Float32, Shape: []int64{}, Floats: []float64{float64(a.Float)}})
-			return nil
+			return
 		case a.Name == "value_floats":
 			c.outConst(0, &Const{Elem: onnxload.Float32, Shape: []int64{int64(len(a.Floats))},
 				Floats: toFloats(a.Floats)})
-			return nil
+			return
 		case a.Name == "value_string":
 			c.out(0, onnxload.String, Of())
-			return nil
+			return
 		case a.Name == "value_strings":
 			c.out(0, onnxload.String, OfInts(int64(len(a.Strs))))
-			return nil
+			return
 		}
 	}
-	return fmt.Errorf("no attribute has the value, wanted %q or one like it", "value")
+	c.fail("no attribute has the value, wanted %q or one like it", "value")
 }

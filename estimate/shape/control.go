@@ -17,19 +17,19 @@ var controlFamily = family{"", []op{
 
 // body returns a graph attribute after checking how many inputs and outputs it has;
 // -1 stands for any number.
-func (c *call) body(attr string, ins, outs int) (*onnxload.Graph, error) {
+func (c *call) body(attr string, ins, outs int) *onnxload.Graph {
 	a := c.node.Attr(attr)
 	if a == nil || len(a.Graphs) != 1 || a.Graphs[0] == nil {
-		return nil, fmt.Errorf("attribute %q is missing, wanted a graph", attr)
+		c.fail("attribute %q is missing, wanted a graph", attr)
 	}
 	g := a.Graphs[0]
 	if ins >= 0 && len(g.Inputs) != ins {
-		return nil, fmt.Errorf("%s has %d inputs, wanted %d", attr, len(g.Inputs), ins)
+		c.fail("%s has %d inputs, wanted %d", attr, len(g.Inputs), ins)
 	}
 	if outs >= 0 && len(g.Outputs) != outs {
-		return nil, fmt.Errorf("%s has %d outputs, wanted %d", attr, len(g.Outputs), outs)
+		c.fail("%s has %d outputs, wanted %d", attr, len(g.Outputs), outs)
 	}
-	return g, nil
+	return g
 }
 
 // run infers a body. The types and values of its inputs are those given; nil
@@ -77,14 +77,11 @@ func (f *inferer) rewind(m mark) {
 
 // inferIf takes the branch that the condition names. Without a known condition it
 // infers both and takes the one that makes and reads more bytes, which it notes.
-func inferIf(c *call) error {
+func inferIf(c *call) {
 	f := c.inf
 	var branches [2]*onnxload.Graph
 	for i, attr := range branchNames {
-		g, err := c.body(attr, 0, len(c.node.Out))
-		if err != nil {
-			return err
-		}
+		g := c.body(attr, 0, len(c.node.Out))
 		branches[i] = g
 	}
 	if taken, known := c.condition(0); known {
@@ -93,15 +90,13 @@ func inferIf(c *call) error {
 		m := f.mark()
 		_ = f.run(branchNames[1-taken], branches[1-taken], nil, nil)
 		f.rewind(m)
-		if err := f.run(branchNames[taken], branches[taken], nil, nil); err != nil {
-			return err
-		}
+		c.check(f.run(branchNames[taken], branches[taken], nil, nil))
 		for i, id := range branches[taken].Outputs {
 			c.set(i, f.typeOf(id))
 			c.results[i] = f.constant(id)
 		}
 		f.runs(c.node, branches[taken])
-		return nil
+		return
 	}
 
 	before := f.mark()
@@ -115,7 +110,7 @@ func inferIf(c *call) error {
 	taken := 0
 	switch {
 	case err0 != nil && err1 != nil:
-		return err0
+		c.check(err0)
 	case err0 != nil:
 		taken = 1
 		c.note("the condition is not known; the then branch cannot be: %v", err0)
@@ -136,7 +131,6 @@ func inferIf(c *call) error {
 		c.set(i, t)
 	}
 	f.runs(c.node, branches[taken])
-	return nil
 }
 
 var branchNames = [2]string{"then_branch", "else_branch"}

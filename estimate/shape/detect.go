@@ -8,39 +8,20 @@ var detectFamily = family{"", []op{
 
 // nonMaxSuppression: boxes [N, B, 4], scores [N, C, B], then the most boxes to select for each
 // batch and class, 0 of them by default. How many survive depends on the data.
-func nonMaxSuppression(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	boxes, okB, err := c.ranked(0, 3, 3)
-	if err != nil {
-		return err
-	}
-	scores, okS, err := c.ranked(1, 3, 3)
-	if err != nil {
-		return err
-	}
+func nonMaxSuppression(c *call) {
+	c.need(2)
+	boxes, okB := c.ranked(0, 3, 3)
+	scores, okS := c.ranked(1, 3, 3)
 	if !okB {
 		boxes = unknowns(3)
 	}
 	if !okS {
 		scores = unknowns(3)
 	}
-	if _, err := agree("the width of a box", boxes[2], N(4)); err != nil {
-		return err
-	}
-	batch, err := agree("the batch size", boxes[0], scores[0])
-	if err != nil {
-		return err
-	}
-	each, err := agree("the number of boxes", boxes[1], scores[2])
-	if err != nil {
-		return err
-	}
-	limit, ok, err := c.scalar(2)
-	if err != nil {
-		return err
-	}
+	checked(agree("the width of a box", boxes[2], N(4)))
+	batch := checked(agree("the batch size", boxes[0], scores[0]))
+	each := checked(agree("the number of boxes", boxes[1], scores[2]))
+	limit, ok := c.scalar(2)
 	switch {
 	case !c.has(2):
 		each = N(0)
@@ -52,7 +33,6 @@ func nonMaxSuppression(c *call) error {
 		n = bounded(n)
 	}
 	c.out(0, onnxload.Int64, Of(n, N(3)))
-	return nil
 }
 
 // keepsAll reports whether no data can keep a NonMaxSuppression from selecting as many boxes as it may. Without a

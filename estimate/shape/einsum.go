@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,38 +10,36 @@ import (
 // each a letter an axis and "..." for the axes that are left; then "->" and the result's
 // term. Without "->" the result has the ellipsis and the letters that occur
 // once, in alphabetical order (ONNX: "implicit form", as numpy's).
-func einsum(c *call) error {
+func einsum(c *call) {
 	eq := strings.ReplaceAll(c.attrStr("equation", ""), " ", "")
 	if eq == "" {
-		return errors.New("attribute equation is missing")
+		c.fail("attribute equation is missing")
 	}
 	left, right, explicit := strings.Cut(eq, "->")
 	terms := strings.Split(left, ",")
 	if len(terms) != len(c.node.In) {
-		return fmt.Errorf("equation %q has %d terms for %d inputs", eq, len(terms), len(c.node.In))
+		c.fail("equation %q has %d terms for %d inputs", eq, len(terms), len(c.node.In))
 	}
-	if err := c.need(len(terms)); err != nil {
-		return err
-	}
+	c.need(len(terms))
 	e := einsumDims{}
 	for i, text := range terms {
 		t, err := parseEinsumTerm(text)
 		if err != nil {
-			return fmt.Errorf("equation %q: %w", eq, err)
+			c.fail("equation %q: %w", eq, err)
 		}
 		if err := e.add(t, c.shape(i)); err != nil {
-			return fmt.Errorf("equation %q, input %d: %w", eq, i, err)
+			c.fail("equation %q, input %d: %w", eq, i, err)
 		}
 	}
 	out := einsumTerm{ellipsis: -1}
 	if explicit {
 		var err error
 		if out, err = parseEinsumTerm(right); err != nil {
-			return fmt.Errorf("equation %q: %w", eq, err)
+			c.fail("equation %q: %w", eq, err)
 		}
 		for i, l := range out.letters {
 			if e.count[l] == 0 || slices.Contains(out.letters[:i], l) {
-				return fmt.Errorf("equation %q: letter %q of the result is in no input, or twice in the result", eq, string(l))
+				c.fail("equation %q: letter %q of the result is in no input, or twice in the result", eq, string(l))
 			}
 		}
 	} else {
@@ -56,7 +53,6 @@ func einsum(c *call) error {
 		}
 	}
 	c.out(0, c.firstElem(), e.shape(c, out))
-	return nil
 }
 
 // An einsumTerm is one operand: its letters, and the number of them before the ellipsis, -1

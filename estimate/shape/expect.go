@@ -13,39 +13,37 @@ const anyRank = math.MaxInt
 
 // ranked returns the dimensions of input i and whether its rank is known. A known
 // rank outside least..most is an error.
-func (c *call) ranked(i, least, most int) ([]Dim, bool, error) {
+func (c *call) ranked(i, least, most int) ([]Dim, bool) {
 	dims, ok := c.dims(i)
-	if !ok || len(dims) >= least && len(dims) <= most {
-		return dims, ok, nil
+	if ok && (len(dims) < least || len(dims) > most) {
+		want := fmt.Sprintf("%d to %d", least, most)
+		switch most {
+		case least:
+			want = fmt.Sprint(least)
+		case anyRank:
+			want = fmt.Sprintf("at least %d", least)
+		}
+		c.fail("input %d has %d dimensions, wanted %s", i, len(dims), want)
 	}
-	want := fmt.Sprintf("%d to %d", least, most)
-	switch most {
-	case least:
-		want = fmt.Sprint(least)
-	case anyRank:
-		want = fmt.Sprintf("at least %d", least)
-	}
-	return nil, false, fmt.Errorf("input %d has %d dimensions, wanted %s", i, len(dims), want)
+	return dims, ok
 }
 
 // likeInput begins a rule whose result has the element type of input 0: output 0 gets it, with no shape yet. It returns
 // the input's dimensions, of which there are at least so many, and whether they are known.
-func (c *call) likeInput(least int) ([]Dim, bool, error) {
-	if err := c.need(1); err != nil {
-		return nil, false, err
-	}
+func (c *call) likeInput(least int) ([]Dim, bool) {
+	c.need(1)
 	c.out(0, c.elem(0), Shape{})
 	return c.ranked(0, least, anyRank)
 }
 
 // ofRank returns the dimensions of input 0, unknown ones where its rank is not known. A known rank that is another
 // is an error.
-func (c *call) ofRank(rank int) ([]Dim, error) {
-	dims, ok, err := c.ranked(0, rank, rank)
-	if err == nil && !ok {
+func (c *call) ofRank(rank int) []Dim {
+	dims, ok := c.ranked(0, rank, rank)
+	if !ok {
 		dims = unknowns(rank)
 	}
-	return dims, err
+	return dims
 }
 
 // unknowns returns n dimensions of which nothing is known.
@@ -89,39 +87,38 @@ func divide(what string, d Dim, by int64) (Dim, error) {
 
 // needEach reports the first of these inputs that the node does not give. It is for operators
 // with optional inputs before required ones.
-func (c *call) needEach(inputs ...int) error {
+func (c *call) needEach(inputs ...int) {
 	for _, i := range inputs {
 		if !c.has(i) {
-			return fmt.Errorf("input %d is missing", i)
+			c.fail("input %d is missing", i)
 		}
 	}
-	return nil
 }
 
 // needInt returns an integer attribute that the operator requires.
-func (c *call) needInt(name string) (int64, error) {
+func (c *call) needInt(name string) int64 {
 	a := c.node.Attr(name)
 	if a == nil {
-		return 0, fmt.Errorf("attribute %s is missing", name)
+		c.fail("attribute %s is missing", name)
 	}
 	if a.Type != onnxload.AttrInt {
-		return 0, fmt.Errorf("attribute %s is not an integer", name)
+		c.fail("attribute %s is not an integer", name)
 	}
-	return a.Int, nil
+	return a.Int
 }
 
 // positiveInt returns an integer attribute, or def when it is absent; it must be above 0.
-func (c *call) positiveInt(name string, def int64) (int64, error) {
+func (c *call) positiveInt(name string, def int64) int64 {
 	n := c.attrInt(name, def)
 	if n <= 0 {
-		return n, fmt.Errorf("attribute %s is %d, wanted a positive number", name, n)
+		c.fail("attribute %s is %d, wanted a positive number", name, n)
 	}
-	return n, nil
+	return n
 }
 
 // perAxis returns an integer list attribute with one number for each of n axes, or
 // def n times when it is absent or empty. No number may be below least.
-func (c *call) perAxis(name string, n int, def, least int64) ([]int64, error) {
+func (c *call) perAxis(name string, n int, def, least int64) []int64 {
 	vs, ok := c.attrInts(name)
 	if !ok || len(vs) == 0 {
 		vs = make([]int64, n)
@@ -130,60 +127,60 @@ func (c *call) perAxis(name string, n int, def, least int64) ([]int64, error) {
 		}
 	}
 	if len(vs) != n {
-		return nil, fmt.Errorf("attribute %s has %d numbers, wanted %d", name, len(vs), n)
+		c.fail("attribute %s has %d numbers, wanted %d", name, len(vs), n)
 	}
 	for _, v := range vs {
 		if v < least {
-			return nil, fmt.Errorf("attribute %s has %d, wanted at least %d", name, v, least)
+			c.fail("attribute %s has %d, wanted at least %d", name, v, least)
 		}
 	}
-	return vs, nil
+	return vs
 }
 
 // attrElem returns the element type that an integer attribute names, or def when
 // it is absent.
-func (c *call) attrElem(name string, def onnxload.DType) (onnxload.DType, error) {
+func (c *call) attrElem(name string, def onnxload.DType) onnxload.DType {
 	v := c.attrInt(name, int64(def))
 	if v < 0 || v > math.MaxUint8 || v != int64(def) && !onnxload.DType(v).Valid() {
-		return def, fmt.Errorf("attribute %s is %d, which is no element type", name, v)
+		c.fail("attribute %s is %d, which is no element type", name, v)
 	}
-	return onnxload.DType(v), nil
+	return onnxload.DType(v)
 }
 
 // scalar returns the only element of the constant integer input i, and whether
 // it is known.
-func (c *call) scalar(i int) (Dim, bool, error) {
+func (c *call) scalar(i int) (Dim, bool) {
 	v, ok := c.ints(i)
 	if !ok {
-		return Dim{}, false, nil
+		return Dim{}, false
 	}
 	if len(v) != 1 {
-		return Dim{}, false, fmt.Errorf("input %d has %d elements, wanted one", i, len(v))
+		c.fail("input %d has %d elements, wanted one", i, len(v))
 	}
-	return v[0], true, nil
+	return v[0], true
 }
 
 // size returns the only element of the constant integer input i as a dimension,
 // which may not be below least; an unknown dimension when the value is not known.
-func (c *call) size(i int, least int64) (Dim, error) {
-	d, ok, err := c.scalar(i)
-	if err != nil || !ok {
-		return unknownSize, err
+func (c *call) size(i int, least int64) Dim {
+	d, ok := c.scalar(i)
+	if !ok {
+		return unknownSize
 	}
 	if n, isInt := d.Int(); isInt && n < least {
-		return d, fmt.Errorf("input %d is %d, wanted at least %d", i, n, least)
+		c.fail("input %d is %d, wanted at least %d", i, n, least)
 	}
-	return d, nil
+	return d
 }
 
 // sizes returns the elements of the constant integer input i as dimensions, and
 // whether they are known. None may be negative.
-func (c *call) sizes(i int) ([]Dim, bool, error) {
+func (c *call) sizes(i int) ([]Dim, bool) {
 	ds, ok := c.ints(i)
 	for _, d := range ds {
 		if n, isInt := d.Int(); isInt && n < 0 {
-			return nil, false, fmt.Errorf("input %d has the negative size %d", i, n)
+			c.fail("input %d has the negative size %d", i, n)
 		}
 	}
-	return ds, ok, nil
+	return ds, ok
 }

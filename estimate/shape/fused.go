@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"fmt"
-
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -28,62 +26,46 @@ var fusedFamily = family{"com.microsoft", []op{
 }}
 
 // simplifiedLayerNorm: the result is of the scale's type.
-func simplifiedLayerNorm(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
+func simplifiedLayerNorm(c *call) {
+	c.need(2)
 	elem := c.elem(1)
 	if elem == onnxload.Undefined {
 		elem = c.elem(0)
 	}
 	c.out(0, elem, c.shape(0))
-	return statistics(c, 1, 1)
+	statistics(c, 1, 1)
 }
 
 // skipLayerNorm: the fourth output is the sum before the normalization.
-func skipLayerNorm(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
+func skipLayerNorm(c *call) {
+	c.need(3)
 	c.set(0, c.in(0))
 	c.set(3, c.in(0))
-	return statistics(c, 1, 2)
+	statistics(c, 1, 2)
 }
 
 // embedLayerNorm: ids [B, S] and a table [words, hidden]; the second output has one number for each sequence.
-func embedLayerNorm(c *call) error {
-	ids, err := c.ofRank(2)
-	if err != nil {
-		return err
-	}
+func embedLayerNorm(c *call) {
+	ids := c.ofRank(2)
 	hidden := unknownSize
 	for _, i := range []int{2, 3, 4} { // the tables of words, positions and segments
-		if t, ok, err := c.ranked(i, 2, 2); err != nil {
-			return err
-		} else if ok {
-			if hidden, err = agree("the hidden size", hidden, t[1]); err != nil {
-				return err
-			}
+		if t, ok := c.ranked(i, 2, 2); ok {
+			hidden = checked(agree("the hidden size", hidden, t[1]))
 		}
 	}
 	s := Of(ids[0], ids[1], hidden)
 	c.out(0, c.elem(2), s)
 	c.out(1, onnxload.Int32, Of(ids[0]))
 	c.out(2, c.elem(2), s)
-	return nil
 }
 
 // fusedMatmul: transBatchA and transBatchB move the first axis behind the other
 // batch axes, transA and transB swap the last two, in this order.
-func fusedMatmul(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
+func fusedMatmul(c *call) {
+	c.need(2)
 	a := turned(c.shape(0), c.attrInt("transBatchA", 0) != 0, c.attrInt("transA", 0) != 0)
 	b := turned(c.shape(1), c.attrInt("transBatchB", 0) != 0, c.attrInt("transB", 0) != 0)
-	s, err := matmulShape(a, b)
-	c.out(0, c.elem(0), s)
-	return err
+	c.out(0, c.elem(0), checked(matmulShape(a, b)))
 }
 
 // turned returns the shape of a matrix argument after its transpositions; of a vector nothing changes.
@@ -104,46 +86,31 @@ func turned(s Shape, batch, last bool) Shape {
 }
 
 // matmulNBits: input [..., K] times a matrix [K, N] whose numbers are packed; attributes say K and N.
-func matmulNBits(c *call) error {
-	from, err := c.needDim("K")
-	if err != nil {
-		return err
-	}
-	to, err := c.needDim("N")
-	if err != nil {
-		return err
-	}
-	if err := c.need(1); err != nil {
-		return err
-	}
-	in, ok, err := c.ranked(0, 1, anyRank)
-	if err != nil {
-		return err
-	}
+func matmulNBits(c *call) {
+	from := c.needDim("K")
+	to := c.needDim("N")
+	c.need(1)
+	in, ok := c.ranked(0, 1, anyRank)
 	if ok {
-		if _, err := agree("the inner dimension", in[len(in)-1], from); err != nil {
-			return err
-		}
+		checked(agree("the inner dimension", in[len(in)-1], from))
 	}
-	s, err := lastDim(c, 0, to)
-	c.out(0, c.elem(0), s)
-	return err
+	c.out(0, c.elem(0), lastDim(c, 0, to))
 }
 
 // lastDim returns input i's shape with another last dimension.
-func lastDim(c *call, i int, last Dim) (Shape, error) {
-	in, ok, err := c.ranked(i, 1, anyRank)
-	if err != nil || !ok {
-		return Shape{}, err
+func lastDim(c *call, i int, last Dim) Shape {
+	in, ok := c.ranked(i, 1, anyRank)
+	if !ok {
+		return Shape{}
 	}
-	return Of(append(append([]Dim(nil), in[:len(in)-1]...), last)...), nil
+	return Of(append(append([]Dim(nil), in[:len(in)-1]...), last)...)
 }
 
 // needDim returns a required attribute that is a dimension.
-func (c *call) needDim(name string) (Dim, error) {
-	n, err := c.needInt(name)
-	if err == nil && n <= 0 {
-		err = fmt.Errorf("attribute %s is %d, wanted a positive number", name, n)
+func (c *call) needDim(name string) Dim {
+	n := c.needInt(name)
+	if n <= 0 {
+		c.fail("attribute %s is %d, wanted a positive number", name, n)
 	}
-	return N(n), err
+	return N(n)
 }

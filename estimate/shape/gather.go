@@ -15,30 +15,24 @@ var gatherFamily = family{"", []op{
 }}
 
 // gather replaces an axis by the shape of the indices.
-func gather(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
+func gather(c *call) {
+	c.needInts(2, 1)
 	data, indices := c.shape(0), c.shape(1)
 	if !data.Ranked {
 		c.out(0, c.elem(0), Shape{})
-		return nil
+		return
 	}
 	if len(data.Dims) == 0 {
-		return errScalar
+		c.check(errScalar)
 	}
-	ax, err := c.axisAttr(0, len(data.Dims))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(0, len(data.Dims))
 	if !indices.Ranked {
 		c.out(0, c.elem(0), Shape{})
-		return nil
+		return
 	}
 	out := append([]Dim{}, data.Dims[:ax]...)
 	out = append(out, indices.Dims...)
 	c.out(0, c.elem(0), Of(append(out, data.Dims[ax+1:]...)...))
-	return nil
 }
 
 // position brings an index that may count from the end into 0..n-1.
@@ -52,30 +46,24 @@ func position(i, n int64) (int, error) {
 	return int(i), nil
 }
 
-func gatherEval(c *call) error {
+func gatherEval(c *call) {
 	in, ok := c.operands(2)
 	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil {
-		return nil
+		return
 	}
 	at, ok := in[1].numbers()
 	if !ok {
-		return nil
+		return
 	}
 	v := in[0]
-	ax, err := c.axisAttr(0, len(v.Shape))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(0, len(v.Shape))
 	out := v.like(shape, n)
 	outer, mid, inner := split3(v.Shape, ax)
 	i := 0
 	for o := range outer {
 		for _, a := range at {
-			k, err := position(a, int64(mid))
-			if err != nil {
-				return err
-			}
+			k := checked(position(a, int64(mid)))
 			for j := range inner {
 				out.copyElem(i, v, (o*mid+k)*inner+j)
 				i++
@@ -83,38 +71,31 @@ func gatherEval(c *call) error {
 		}
 	}
 	c.outConst(0, out)
-	return nil
 }
 
 // gatherElements has the shape of the indices, which have the rank of the data.
-func gatherElements(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
-	indices, err := c.elementIndices()
-	c.out(0, c.elem(0), indices)
-	return err
+func gatherElements(c *call) {
+	c.needInts(2, 1)
+	c.out(0, c.elem(0), c.elementIndices())
 }
 
 // elementIndices returns the shape of input 1, indices along the attribute axis of input 0, whose rank they have.
-func (c *call) elementIndices() (Shape, error) {
+func (c *call) elementIndices() Shape {
 	data, indices := c.shape(0), c.shape(1)
 	if !data.Ranked {
-		return indices, nil
+		return indices
 	}
 	if len(data.Dims) == 0 {
-		return indices, errScalar
+		c.check(errScalar)
 	}
-	if _, err := c.axisAttr(0, len(data.Dims)); err != nil {
-		return indices, err
-	}
+	c.axisAttr(0, len(data.Dims))
 	if !indices.Ranked {
-		return Of(unknowns(len(data.Dims))...), nil
+		return Of(unknowns(len(data.Dims))...)
 	}
 	if len(indices.Dims) != len(data.Dims) {
-		return indices, fmt.Errorf("indices %v have not the rank of the data %v", indices, data)
+		c.fail("indices %v have not the rank of the data %v", indices, data)
 	}
-	return indices, nil
+	return indices
 }
 
 // along visits the elements of an index tensor of the data's rank: i numbers them, and at
@@ -156,51 +137,45 @@ func valueOrNot(err error) error {
 	return err
 }
 
-func gatherElementsEval(c *call) error {
+func gatherElementsEval(c *call) {
 	in, ok := c.operands(2)
 	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil {
-		return nil
+		return
 	}
-	ax, err := c.axisAttr(0, len(in[0].Shape))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(0, len(in[0].Shape))
 	out := in[0].like(shape, n)
 	if err := along(in[0], in[1], ax, func(i, at int) { out.copyElem(i, in[0], at) }); err != nil {
-		return valueOrNot(err)
+		c.check(valueOrNot(err))
+		return
 	}
 	c.outConst(0, out)
-	return nil
 }
 
 // gatherND takes the last axis of the indices as coordinates in the data, after the
 // batch_dims leading axes that both share.
-func gatherND(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
+func gatherND(c *call) {
+	c.needInts(2, 1)
 	data, indices := c.shape(0), c.shape(1)
 	if !data.Ranked || !indices.Ranked {
 		c.out(0, c.elem(0), Shape{})
-		return nil
+		return
 	}
 	batch := int(max(min(c.attrInt("batch_dims", 0), maxRank+1), -1))
 	q, r := len(indices.Dims), len(data.Dims)
 	if q == 0 || r == 0 || batch < 0 || batch >= min(q, r) {
-		return fmt.Errorf("data %v and indices %v with %d batch dimensions", data, indices, c.attrInt("batch_dims", 0))
+		c.fail("data %v and indices %v with %d batch dimensions", data, indices, c.attrInt("batch_dims", 0))
 	}
 	width, ok := indices.Dims[q-1].Int()
 	if !ok {
 		c.out(0, c.elem(0), Shape{})
-		return nil
+		return
 	}
 	if width < 1 || width > int64(r-batch) {
-		return fmt.Errorf("indices of %d coordinates for data %v with %d batch dimensions", width, data, batch)
+		c.fail("indices of %d coordinates for data %v with %d batch dimensions", width, data, batch)
 	}
 	out := append([]Dim{}, indices.Dims[:q-1]...)
 	c.out(0, c.elem(0), Of(append(out, data.Dims[batch+int(width):]...)...))
-	return nil
 }
 
 // eachRow visits the rows of an index tensor whose last axis holds coordinates of the data
@@ -246,48 +221,37 @@ func eachRow(data, indices *Const, batch int, f func(i, at, size int)) error {
 }
 
 // oneHot inserts an axis of depth elements; the result has the type of the values.
-func oneHot(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
+func oneHot(c *call) {
+	c.need(3)
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, c.elem(2), Shape{})
-		return nil
+		return
 	}
-	ax, err := c.axisAttr(-1, len(dims)+1)
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(-1, len(dims)+1)
 	depth := unknownSize
 	if n, ok := c.scalarInt(1); ok {
 		depth = N(n)
 	} else if d, ok := c.ints(1); ok && len(d) == 1 {
 		depth = d[0]
 	}
-	if depth, err = checkDim(depth, "depth"); err != nil {
-		return err
-	}
+	depth = checked(checkDim(depth, "depth"))
 	out := append([]Dim{}, dims[:ax]...)
 	out = append(out, depth)
 	c.out(0, c.elem(2), Of(append(out, dims[ax:]...)...))
-	return nil
 }
 
-func oneHotEval(c *call) error {
+func oneHotEval(c *call) {
 	in, ok := c.operands(3)
 	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[2] == nil || in[2].Len() != 2 {
-		return nil
+		return
 	}
 	idx, ok := in[0].numbers()
 	if !ok {
-		return nil
+		return
 	}
-	ax, err := c.axisAttr(-1, len(shape))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(-1, len(shape))
 	out := in[2].like(shape, n)
 	_, depth, inner := split3(shape, ax)
 	for i := range n {
@@ -302,5 +266,4 @@ func oneHotEval(c *call) error {
 		out.copyElem(i, in[2], on)
 	}
 	c.outConst(0, out)
-	return nil
 }

@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -22,10 +20,8 @@ var generateFamily = family{"", []op{
 }}
 
 // constantOfShape fills a shape with the attribute value, one element, by default a float32 0.
-func constantOfShape(c *call) error {
-	if err := c.needInts(1, 0); err != nil {
-		return err
-	}
+func constantOfShape(c *call) {
+	c.needInts(1, 0)
 	elem := onnxload.Float32
 	if a := c.node.Attr("value"); a != nil && len(a.Tensors) == 1 {
 		elem = a.Tensors[0].DType
@@ -37,61 +33,50 @@ func constantOfShape(c *call) error {
 			s = Of(unknowns(n)...)
 		}
 		c.out(0, elem, s)
-		return nil
+		return
 	}
-	s, err := shapeOf(target)
-	if err != nil {
-		return err
-	}
+	s := checked(shapeOf(target))
 	c.out(0, elem, s)
-	return nil
 }
 
-func constantOfShapeEval(c *call) error {
+func constantOfShapeEval(c *call) {
 	shape, n, ok := c.outSize()
 	if !ok {
-		return nil
+		return
 	}
 	t, fill := c.attrTensor("value")
 	if t == nil {
 		fill = zeros(onnxload.Float32, []int64{1}, 1)
 	}
 	if fill == nil || fill.Len() != 1 {
-		return nil
+		return
 	}
 	out := fill.like(shape, n)
 	for i := range n {
 		out.copyElem(i, fill, 0)
 	}
 	c.outConst(0, out)
-	return nil
 }
 
 // rangeOp counts from start to limit, which is left out, by delta: max(0, ⌈(limit-start)/delta⌉)
 // elements.
-func rangeOp(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
-	n, err := c.rangeLength()
-	if err != nil {
-		return err
-	}
+func rangeOp(c *call) {
+	c.need(3)
+	n := c.rangeLength()
 	c.out(0, c.commonElem(0, 1, 2), Of(n))
-	return nil
 }
 
-func (c *call) rangeLength() (Dim, error) {
+func (c *call) rangeLength() Dim {
 	var f [3]float64
 	var d [3]Dim
 	isFloat := false
 	for i := range d {
 		v := c.constant(i)
 		if v == nil {
-			return unknownSize, nil
+			return unknownSize
 		}
 		if v.Len() != 1 {
-			return Dim{}, fmt.Errorf("input %d has %d elements, a scalar is wanted", i, v.Len())
+			c.fail("input %d has %d elements, a scalar is wanted", i, v.Len())
 		}
 		if v.isFloat() {
 			isFloat = true
@@ -104,34 +89,34 @@ func (c *call) rangeLength() (Dim, error) {
 		n := math.Ceil((f[1] - f[0]) / f[2])
 		switch {
 		case f[2] == 0:
-			return Dim{}, errors.New("delta is 0")
+			c.fail("delta is 0")
 		case math.IsNaN(n):
-			return unknownSize, nil
+			return unknownSize
 		case n >= math.MaxInt64:
-			return Dim{}, fmt.Errorf("a range of %g elements", n)
+			c.fail("a range of %g elements", n)
 		}
-		return N(int64(max(n, 0))), nil
+		return N(int64(max(n, 0)))
 	}
 	delta, ok := d[2].Int()
 	switch {
 	case ok && delta == 0:
-		return Dim{}, errors.New("delta is 0")
+		c.fail("delta is 0")
 	case !ok:
-		return unknownSize, nil
+		return unknownSize
 	}
 	span := Sub(d[1], d[0])
 	if delta < 0 {
 		span = Sub(d[0], d[1])
 		delta = -max(delta, -math.MaxInt64)
 	}
-	return positive(CeilDiv(span, N(delta))), nil
+	return positive(CeilDiv(span, N(delta)))
 }
 
-func rangeEval(c *call) error {
+func rangeEval(c *call) {
 	in, ok := c.operands(3)
 	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in...) {
-		return nil
+		return
 	}
 	out := in[0].like(shape, n)
 	for i := range n {
@@ -143,29 +128,26 @@ func rangeEval(c *call) error {
 	}
 	settle(out)
 	c.outConst(0, out)
-	return nil
 }
 
 // eyeLike has the shape of a matrix, and its type unless dtype names one.
-func eyeLike(c *call) error {
+func eyeLike(c *call) {
 	if dims, ok := c.dims(0); ok && len(dims) != 2 {
-		return fmt.Errorf("%v is no matrix", c.shape(0))
+		c.fail("%v is no matrix", c.shape(0))
 	}
-	if err := randomLike(c); err != nil {
-		return err
-	}
-	return eyeLikeValue(c)
+	randomLike(c)
+	eyeLikeValue(c)
 }
 
 // eyeLikeValue needs the input's shape alone, not its value.
-func eyeLikeValue(c *call) error {
+func eyeLikeValue(c *call) {
 	shape, n, ok := c.outSize()
 	elem := onnxload.Undefined
 	if ok {
 		elem = c.outs[0].Elem
 	}
 	if !ok || len(shape) != 2 || !elem.IsInt() && !elem.IsFloat() && elem != onnxload.Bool {
-		return nil
+		return
 	}
 	k := min(max(c.attrInt("k", 0), -shape[0]), shape[1])
 	out := zeros(elem, shape, n)
@@ -180,61 +162,35 @@ func eyeLikeValue(c *call) error {
 		}
 	}
 	c.outConst(0, out)
-	return nil
 }
 
 // random has its shape in an attribute and is of float32 unless dtype says otherwise.
-func random(c *call) error {
-	ints, err := c.wantInts("shape")
-	if err != nil {
-		return err
-	}
-	elem, err := c.attrElem("dtype", onnxload.Float32)
-	if err != nil {
-		return err
-	}
-	s, err := shapeOf(toDims(ints))
-	if err != nil {
-		return err
-	}
+func random(c *call) {
+	ints := c.wantInts("shape")
+	elem := c.attrElem("dtype", onnxload.Float32)
+	s := checked(shapeOf(toDims(ints)))
 	c.out(0, elem, s)
-	return nil
 }
 
 // randomLike has the shape of the input, and its type unless dtype says otherwise.
-func randomLike(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	elem, err := c.attrElem("dtype", c.elem(0))
-	if err != nil {
-		return err
-	}
+func randomLike(c *call) {
+	c.need(1)
+	elem := c.attrElem("dtype", c.elem(0))
 	c.out(0, elem, c.shape(0))
-	return nil
 }
 
 // multinomial draws sample_size times for each row of [batch, classes]; int32 unless dtype
 // says otherwise.
-func multinomial(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	elem, err := c.attrElem("dtype", onnxload.Int32)
-	if err != nil {
-		return err
-	}
-	n, err := checkDim(N(c.attrInt("sample_size", 1)), "sample_size")
-	if err != nil {
-		return err
-	}
+func multinomial(c *call) {
+	c.need(1)
+	elem := c.attrElem("dtype", onnxload.Int32)
+	n := checked(checkDim(N(c.attrInt("sample_size", 1)), "sample_size"))
 	batch := unknownSize
 	if dims, ok := c.dims(0); ok {
 		if len(dims) != 2 {
-			return fmt.Errorf("%v is no matrix of [batch, classes]", c.shape(0))
+			c.fail("%v is no matrix of [batch, classes]", c.shape(0))
 		}
 		batch = dims[0]
 	}
 	c.out(0, elem, Of(batch, n))
-	return nil
 }

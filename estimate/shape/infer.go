@@ -178,12 +178,12 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 	if row == nil {
 		f.unknown[opKey{n.Domain, n.Op}]++
 	} else {
-		err := row.infer(c)
+		err := c.follow(row.infer)
 		if err = cmp.Or(c.misfit, err); err != nil {
 			return err
 		}
 		if row.eval != nil && c.worthEval() && !f.postpone(c) {
-			if err := row.eval(c); err != nil {
+			if err := c.follow(row.eval); err != nil {
 				return err
 			}
 		}

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -17,20 +16,14 @@ var joinFamily = family{"", []op{
 }}
 
 // concatV1 has an axis of 1 by default.
-func concatV1(c *call) error { return c.concat(c.attrInt("axis", 1)) }
+func concatV1(c *call) { c.concat(c.attrInt("axis", 1)) }
 
-func concat(c *call) error {
-	ax, err := c.needInt("axis")
-	if err != nil {
-		return err
-	}
-	return c.concat(ax)
+func concat(c *call) {
+	c.concat(c.needInt("axis"))
 }
 
-func (c *call) concat(at int64) error {
-	if err := c.need(max(1, len(c.node.In))); err != nil {
-		return err
-	}
+func (c *call) concat(at int64) {
+	c.need(max(1, len(c.node.In)))
 	out := Shape{}
 	sum := N(0)
 	for i := range c.node.In {
@@ -40,44 +33,35 @@ func (c *call) concat(at int64) error {
 			continue
 		}
 		if len(s.Dims) == 0 {
-			return errScalar
+			c.check(errScalar)
 		}
-		ax, err := axis(at, len(s.Dims))
-		if err != nil {
-			return err
-		}
+		ax := checked(axis(at, len(s.Dims)))
 		sum = Add(sum, s.Dims[ax])
+		var err error
 		if out, err = mergeShape(out, s.with(ax, N(0))); err != nil {
-			return fmt.Errorf("input %d: %w", i, err)
+			c.fail("input %d: %w", i, err)
 		}
 	}
 	if out.Ranked {
-		ax, err := axis(at, len(out.Dims))
-		if err != nil {
-			return err
-		}
+		ax := checked(axis(at, len(out.Dims)))
 		out = out.with(ax, sum)
 	}
 	c.out(0, c.firstElem(), out)
-	return nil
 }
 
-func concatEval(c *call) error {
+func concatEval(c *call) {
 	in, ok := c.operands(len(c.node.In))
 	shape, n, okOut := c.outSize()
 	if !ok || !okOut || len(in) == 0 || !sameKind(in...) {
-		return nil
+		return
 	}
-	ax, err := axis(c.attrInt("axis", 1), len(shape))
-	if err != nil {
-		return err
-	}
+	ax := checked(axis(c.attrInt("axis", 1), len(shape)))
 	out := in[0].like(shape, n)
 	_, width, inner := split3(shape, ax)
 	before := 0
 	for _, v := range in {
 		if len(v.Shape) != len(shape) {
-			return nil
+			return
 		}
 		part := int(v.Shape[ax]) * inner
 		for i := range v.Len() {
@@ -86,75 +70,81 @@ func concatEval(c *call) error {
 		before += part
 	}
 	c.outConst(0, out)
-	return nil
 }
 
 // splitV1 has the lengths as attribute or as an input of the data's type, which is a float.
-func splitV1(c *call) error {
+func splitV1(c *call) {
 	if lengths, ok := c.attrInts("split"); ok {
-		return c.split(toDims(lengths), false)
+		c.split(toDims(lengths), false)
+		return
 	}
 	if !c.has(1) || c.elem(1).IsInt() {
-		return splitInput(c)
+		splitInput(c)
+		return
 	}
 	given, ok := c.floats(1)
 	if !ok {
-		return c.split(nil, false)
+		c.split(nil, false)
+		return
 	}
 	lengths := make([]Dim, len(given))
 	for i, x := range given {
 		if x != math.Trunc(x) || math.Abs(x) > math.MaxInt32 {
-			return fmt.Errorf("a part has %g elements", x)
+			c.fail("a part has %g elements", x)
 		}
 		lengths[i] = N(int64(x))
 	}
-	return c.split(lengths, false)
+	c.split(lengths, false)
 }
 
 // splitAttr has the lengths as an attribute; without it the parts are equal.
-func splitAttr(c *call) error {
+func splitAttr(c *call) {
 	lengths, ok := c.attrInts("split")
 	if !ok {
-		return c.split(nil, true)
+		c.split(nil, true)
+		return
 	}
-	return c.split(toDims(lengths), false)
+	c.split(toDims(lengths), false)
 }
 
 // splitInput has the lengths as an input; without it the parts are equal.
-func splitInput(c *call) error {
-	if err := c.needInts(1, 1); err != nil {
-		return err
-	}
+func splitInput(c *call) {
+	c.needInts(1, 1)
 	if !c.has(1) {
-		return c.split(nil, true)
+		c.split(nil, true)
+		return
 	}
 	lengths, ok := c.ints(1)
 	if !ok {
-		return c.split(nil, false)
+		c.split(nil, false)
+		return
 	}
-	return c.split(lengths, false)
+	c.split(lengths, false)
 }
 
 // splitCount also has num_outputs, and then the last part may be smaller.
-func splitCount(c *call) error {
+func splitCount(c *call) {
 	n := c.attrInt("num_outputs", int64(len(c.node.Out)))
 	if c.has(1) {
-		return splitInput(c)
+		splitInput(c)
+		return
 	}
 	if n != int64(len(c.node.Out)) {
-		return fmt.Errorf("attribute num_outputs is %d for %d outputs", n, len(c.node.Out))
+		c.fail("attribute num_outputs is %d for %d outputs", n, len(c.node.Out))
 	}
 	dims, ok := c.dims(0)
 	if !ok {
-		return c.split(nil, true)
+		c.split(nil, true)
+		return
 	}
-	ax, err := c.axisAttr(0, len(dims))
-	if err != nil || n == 0 {
-		return err
+	ax := c.axisAttr(0, len(dims))
+	if n == 0 {
+		return
 	}
 	part := CeilDiv(dims[ax], N(n))
 	if part.Equal(FloorDiv(dims[ax], N(n))) {
-		return c.split(nil, true)
+		c.split(nil, true)
+		return
 	}
 	lengths := []Dim{part}
 	left := Sub(dims[ax], part)
@@ -164,77 +154,65 @@ func splitCount(c *call) error {
 	for ; int64(len(lengths)) < n; left = Sub(left, part) {
 		lengths = append(lengths, positive(atMost(part, left)))
 	}
-	return c.split(lengths, false)
+	c.split(lengths, false)
 }
 
 // split cuts along axis into parts of these lengths; equal asks for equal ones, otherwise
 // nil says that they are not known.
-func (c *call) split(lengths []Dim, equal bool) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func (c *call) split(lengths []Dim, equal bool) {
+	c.need(1)
 	dims, ok := c.dims(0)
 	if !ok {
 		for i := range c.node.Out {
 			c.out(i, c.elem(0), Shape{})
 		}
-		return nil
+		return
 	}
-	ax, err := c.axisAttr(0, len(dims))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(0, len(dims))
 	n := int64(len(c.node.Out))
 	if n == 0 {
-		return nil
+		return
 	}
 	if lengths == nil && equal {
 		if d, ok := dims[ax].Int(); ok && d%n != 0 {
-			return fmt.Errorf("axis %d of %v does not split into %d equal parts", ax, c.shape(0), n)
+			c.fail("axis %d of %v does not split into %d equal parts", ax, c.shape(0), n)
 		}
 		lengths = slices.Repeat([]Dim{FloorDiv(dims[ax], N(n))}, int(n))
 	} else if lengths == nil {
 		for i := range c.node.Out {
 			c.out(i, c.elem(0), c.shape(0).with(ax, unknownSize))
 		}
-		return nil
+		return
 	}
 	if int64(len(lengths)) != n {
-		return fmt.Errorf("%d lengths for %d outputs", len(lengths), n)
+		c.fail("%d lengths for %d outputs", len(lengths), n)
 	}
 	sum := N(0)
 	for i, d := range lengths {
-		if _, err := checkDim(d, "a part"); err != nil {
-			return err
-		}
+		checked(checkDim(d, "a part"))
 		sum = Add(sum, d)
 		c.out(i, c.elem(0), c.shape(0).with(ax, d))
 	}
 	if _, err := agree("the size", sum, dims[ax]); err != nil {
-		return fmt.Errorf("the parts of axis %d have %v elements together, it has %v", ax, sum, dims[ax])
+		c.fail("the parts of axis %d have %v elements together, it has %v", ax, sum, dims[ax])
 	}
-	return nil
 }
 
-func splitEval(c *call) error {
+func splitEval(c *call) {
 	v := c.constant(0)
 	if v == nil || len(v.Shape) == 0 {
-		return nil
+		return
 	}
-	ax, err := c.axisAttr(0, len(v.Shape))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(0, len(v.Shape))
 	own, start := strides(v.Shape), 0
 	for i := range c.node.Out {
 		// A part without elements but inside the output list still advances nothing.
 		shape, ok := c.outs[i].Shape.Ints()
 		n, fits := sizeOf(shape)
 		if !ok || !fits {
-			return nil
+			return
 		}
 		c.outConst(i, v.pick(shape, n, start, own))
 		start += int(shape[ax]) * own[ax]
 	}
-	return nil
 }

@@ -91,7 +91,7 @@ func (f *inferer) compute(id onnxload.ValueID, n *onnxload.Node) *Const {
 	}
 	// A value that breaks a rule, an index outside its axis for one, has no part in any
 	// shape so far: it is not known then.
-	if row.eval(c) != nil {
+	if c.follow(row.eval) != nil {
 		return nil
 	}
 	for i, o := range n.Out {

@@ -77,32 +77,25 @@ func negated(f comparison) comparison {
 }
 
 // compare is binary with bools as the result.
-func compare(c *call) error {
-	if err := binary(c); err != nil {
-		return err
-	}
+func compare(c *call) {
+	binary(c)
 	if c.hasOut(0) {
 		c.outs[0].Elem = onnxload.Bool
 	}
-	return nil
 }
 
 // compareV1 is compare before opset 7.
-func compareV1(c *call) error {
-	s, err := fitV1(c)
-	if err != nil {
-		return err
-	}
+func compareV1(c *call) {
+	s := fitV1(c)
 	c.out(0, onnxload.Bool, s)
-	return nil
 }
 
-func logicEval(f func(c *call, a, b Dim) Dim) func(*call) error {
+func logicEval(f func(c *call, a, b Dim) Dim) func(*call) {
 	return binaryEval(binaryFn{ints: f})
 }
 
 // bitsEval works on the bits of numbers; an open element has none.
-func bitsEval(f func(a, b int64) int64) func(*call) error {
+func bitsEval(f func(a, b int64) int64) func(*call) {
 	return binaryEval(binaryFn{ints: func(c *call, a, b Dim) Dim {
 		x, okA := a.Int()
 		y, okB := b.Int()
@@ -114,19 +107,16 @@ func bitsEval(f func(a, b int64) int64) func(*call) error {
 }
 
 // where picks from two inputs by a condition; all three stretch to each other.
-func where(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
+func where(c *call) {
+	c.need(3)
 	s, err := broadcast(c.shape(0), c.shape(1), c.shape(2))
 	if err != nil {
 		if !MasksLeading(c.shape(0), c.shape(1), c.shape(2)) {
-			return err
+			c.check(err)
 		}
 		s = c.shape(2)
 	}
 	c.out(0, c.commonElem(1, 2), s)
-	return nil
 }
 
 // MasksLeading reports whether a Where is PyTorch's x[mask] = number, whose mask has the leading dimensions of x alone.
@@ -137,15 +127,15 @@ func MasksLeading(mask, number, x Shape) bool {
 		len(mask.Dims) < len(x.Dims) && slices.EqualFunc(mask.Dims, x.Dims[:len(mask.Dims)], Dim.Equal)
 }
 
-func whereEval(c *call) error {
+func whereEval(c *call) {
 	in, ok := c.operands(3)
 	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil || in[2] == nil || in[0].isFloat() || !sameKind(in[1:]...) {
-		return nil
+		return
 	}
 	cond, x, y := in[0].expand(shape, n), in[1].expand(shape, n), in[2].expand(shape, n)
 	if cond == nil || x == nil || y == nil {
-		return nil
+		return
 	}
 	out := x.like(shape, n)
 	for i := range n {
@@ -167,5 +157,4 @@ func whereEval(c *call) error {
 		}
 	}
 	c.outConst(0, out)
-	return nil
 }

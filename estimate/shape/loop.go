@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -19,18 +18,15 @@ const (
 // inferLoop is Loop: trip count and condition, both optional, then the carried
 // values. Its body takes the iteration number and the condition before them and
 // returns the next condition, the carried values and one slice of each scan output.
-func inferLoop(c *call) error {
+func inferLoop(c *call) {
 	f := c.inf
 	carried := len(c.node.In) - 2
 	scans := len(c.node.Out) - carried
 	if carried < 0 || scans < 0 {
-		return fmt.Errorf("%d inputs and %d outputs, wanted a trip count, a condition and as many outputs as "+
+		c.fail("%d inputs and %d outputs, wanted a trip count, a condition and as many outputs as "+
 			"carried values or more", len(c.node.In), len(c.node.Out))
 	}
-	g, err := c.body("body", 2+carried, 1+carried+scans)
-	if err != nil {
-		return err
-	}
+	g := c.body("body", 2+carried, 1+carried+scans)
 	l := &loop{c: c, attr: "body", g: g, carried: carried}
 	l.ins = append(l.ins, Tensor(onnxload.Int64, f.scalarOf(g.Inputs[0])), Tensor(onnxload.Bool, f.scalarOf(g.Inputs[1])))
 	for i := range carried {
@@ -47,14 +43,11 @@ func inferLoop(c *call) error {
 	if branch, known := c.condition(1); c.has(1) && known && branch == 1 {
 		trips, certain = N(0), true
 	}
-	if done, err := l.unroll(trips, certain); err != nil || done {
-		return err
+	if checked(l.unroll(trips, certain)) {
+		return
 	}
 
-	always, err := l.fixpoint(!c.has(1))
-	if err != nil {
-		return err
-	}
+	always := checked(l.fixpoint(!c.has(1)))
 	switch {
 	case !certain:
 		trips = unknownSize
@@ -78,7 +71,6 @@ func inferLoop(c *call) error {
 		c.set(carried+i, stacked(f.typeOf(g.Outputs[1+carried+i]), 0, trips))
 	}
 	f.runs(c.node, g)
-	return nil
 }
 
 // scalarOf is the shape of a body's iteration number or condition. They are scalars; bodies that declare a

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -72,94 +71,67 @@ var (
 )
 
 // binary is the rule of two operands that stretch to each other (numpy's broadcasting).
-func binary(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	s, err := broadcast(c.shape(0), c.shape(1))
-	if err != nil {
-		return err
-	}
+func binary(c *call) {
+	c.need(2)
+	s := checked(broadcast(c.shape(0), c.shape(1)))
 	c.out(0, c.commonElem(0, 1), s)
-	return nil
 }
 
 // binaryV1 is binary before opset 7: the result has the shape of A. B has the same shape;
 // with broadcast=1 it is a scalar, or a run of A's dimensions that ends at the
 // last one or begins at axis.
-func binaryV1(c *call) error {
-	s, err := fitV1(c)
-	if err != nil {
-		return err
-	}
+func binaryV1(c *call) {
+	s := fitV1(c)
 	c.out(0, c.commonElem(0, 1), s)
-	return nil
 }
 
 // fitV1 checks the operands of binaryV1 and returns the shape of the result.
-func fitV1(c *call) (Shape, error) {
-	if err := c.need(2); err != nil {
-		return Shape{}, err
-	}
+func fitV1(c *call) Shape {
+	c.need(2)
 	a, b := c.shape(0), c.shape(1)
 	if c.attrInt("broadcast", 0) == 0 {
-		return mergeShape(a, b)
+		return checked(mergeShape(a, b))
 	}
 	if !a.Ranked || !b.Ranked || len(b.Dims) == 0 {
-		return a, nil
+		return a
 	}
 	start := len(a.Dims) - len(b.Dims)
 	if c.node.Attr("axis") != nil {
-		var err error
-		if start, err = c.axisAttr(0, len(a.Dims)); err != nil {
-			return a, err
-		}
+		start = c.axisAttr(0, len(a.Dims))
 	}
 	if start < 0 || start+len(b.Dims) > len(a.Dims) {
-		return a, fmt.Errorf("%v does not fit into %v at axis %d", b, a, start)
+		c.fail("%v does not fit into %v at axis %d", b, a, start)
 	}
 	for i, d := range b.Dims {
 		if n, ok := d.Int(); ok && n == 1 {
 			continue
 		}
 		if _, err := agree("the size", a.Dims[start+i], d); err != nil {
-			return a, fmt.Errorf("%v does not fit into %v at axis %d", b, a, start)
+			c.fail("%v does not fit into %v at axis %d", b, a, start)
 		}
 	}
-	return a, nil
+	return a
 }
 
 // variadic is binary for any number of operands from one on.
-func variadic(c *call) error {
-	if err := c.need(max(1, len(c.node.In))); err != nil {
-		return err
-	}
+func variadic(c *call) {
+	c.need(max(1, len(c.node.In)))
 	shapes := make([]Shape, len(c.node.In))
 	for i := range shapes {
 		shapes[i] = c.shape(i)
 	}
-	s, err := broadcast(shapes...)
-	if err != nil {
-		return err
-	}
+	s := checked(broadcast(shapes...))
 	c.out(0, c.firstElem(), s)
-	return nil
 }
 
 // variadicV1 is variadic before opset 8: all operands have the same shape.
-func variadicV1(c *call) error {
-	if err := c.need(max(1, len(c.node.In))); err != nil {
-		return err
-	}
+func variadicV1(c *call) {
+	c.need(max(1, len(c.node.In)))
 	s := c.shape(0)
 	for i := range c.node.In {
-		var err error
-		if s, err = mergeShape(s, c.shape(i)); err != nil {
-			return err
-		}
+		s = checked(mergeShape(s, c.shape(i)))
 	}
 	c.out(0, c.firstElem(), s)
-	return nil
 }
 
 // firstElem returns the element type that all inputs share.
@@ -174,27 +146,24 @@ func (c *call) firstElem() onnxload.DType {
 
 // powType is binary, but the result has the type of the base: the exponent may have another
 // since opset 12.
-func powType(c *call) error {
-	if err := binary(c); err != nil {
-		return err
-	}
+func powType(c *call) {
+	binary(c)
 	if c.hasOut(0) {
 		c.outs[0].Elem = c.elem(0)
 	}
-	return nil
 }
 
 // powEval computes in the type of the base; an integer base takes an integer exponent, or
 // a floating-point one that is whole.
-func powEval(c *call) error {
+func powEval(c *call) {
 	in, ok := c.operands(2)
 	shape, n, okOut := c.outSize()
 	if !ok || !okOut || in[0] == nil || in[1] == nil {
-		return nil
+		return
 	}
 	base, exp := in[0].expand(shape, n), in[1].expand(shape, n)
 	if base == nil || exp == nil {
-		return nil
+		return
 	}
 	out := base.like(shape, n)
 	for i := range n {
@@ -217,22 +186,22 @@ func powEval(c *call) error {
 	}
 	settle(out)
 	c.outConst(0, out)
-	return nil
 }
 
 // modEval follows the attribute fmod: 0 is Python's %, 1 is C's.
-func modEval(c *call) error {
+func modEval(c *call) {
 	if c.attrInt("fmod", 0) == 0 {
-		return modInts(c)
+		modInts(c)
+	} else {
+		modTrun(c)
 	}
-	return modTrun(c)
 }
 
 // clipEval is Clip with its limits as optional scalar inputs.
-func clipEval(c *call) error {
+func clipEval(c *call) {
 	in, ok := c.operands(min(3, len(c.node.In)))
 	if !ok || len(in) == 0 || in[0] == nil || !sameKind(in...) {
-		return nil
+		return
 	}
 	v := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
 	for k, limit := range in[1:] {
@@ -240,7 +209,7 @@ func clipEval(c *call) error {
 			continue
 		}
 		if limit.Len() != 1 {
-			return fmt.Errorf("limit of %d elements, a scalar is wanted", limit.Len())
+			c.fail("limit of %d elements, a scalar is wanted", limit.Len())
 		}
 		for i := range v.Len() {
 			switch {
@@ -257,41 +226,33 @@ func clipEval(c *call) error {
 	}
 	settle(v)
 	c.outConst(0, v)
-	return nil
 }
 
 // cumulative is the rule of running sums and products: the shape stays.
-func cumulative(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
+func cumulative(c *call) {
+	c.needInts(2, 1)
 	if dims, ok := c.dims(0); ok {
 		if a, ok := c.int64s(1); ok && len(a) == 1 {
-			if _, err := axis(a[0], len(dims)); err != nil {
-				return err
-			}
+			checked(axis(a[0], len(dims)))
 		}
 	}
-	return unary(c)
+	unary(c)
 }
 
 // cumulativeEval runs f along the axis. With exclusive=1 an element is left out of its own
 // result, with reverse=1 the run begins at the end.
-func cumulativeEval(f binaryFn, neutral int64) func(*call) error {
-	return func(c *call) error {
+func cumulativeEval(f binaryFn, neutral int64) func(*call) {
+	return func(c *call) {
 		in, ok := c.operands(2)
 		if !ok || in[0] == nil || in[1] == nil {
-			return nil
+			return
 		}
 		v := in[0]
 		a, ok := in[1].numbers()
 		if !ok || len(a) != 1 || len(v.Shape) == 0 {
-			return nil
+			return
 		}
-		ax, err := axis(a[0], len(v.Shape))
-		if err != nil {
-			return err
-		}
+		ax := checked(axis(a[0], len(v.Shape)))
 		exclusive, reverse := c.attrInt("exclusive", 0) == 1, c.attrInt("reverse", 0) == 1
 		out := v.like(v.Shape, v.Len())
 		outer, mid, inner := split3(v.Shape, ax)
@@ -322,6 +283,5 @@ func cumulativeEval(f binaryFn, neutral int64) func(*call) error {
 		}
 		settle(out)
 		c.outConst(0, out)
-		return nil
 	}
 }

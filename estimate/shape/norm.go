@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"fmt"
-
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -20,11 +18,9 @@ var normFamily = family{"", []op{
 
 // channelCount returns the second dimension of input 0, which the rank 1 inputs
 // from..to count as well. A batch norm of a vector has one channel.
-func channelCount(c *call, from, to int) (Dim, error) {
+func channelCount(c *call, from, to int) Dim {
 	var channels Dim
-	if in, ok, err := c.ranked(0, 1, anyRank); err != nil {
-		return channels, err
-	} else if ok && len(in) > 1 {
+	if in, ok := c.ranked(0, 1, anyRank); ok && len(in) > 1 {
 		channels = in[1]
 	} else if ok {
 		channels = N(1)
@@ -32,93 +28,71 @@ func channelCount(c *call, from, to int) (Dim, error) {
 		channels = unknownSize
 	}
 	for i := from; i <= to; i++ {
-		of, ok, err := c.ranked(i, 1, 1)
-		if err != nil {
-			return channels, err
-		}
+		of, ok := c.ranked(i, 1, 1)
 		if !ok {
 			continue
 		}
-		if channels, err = agree("the number of channels", channels, of[0]); err != nil {
-			return channels, err
-		}
+		channels = checked(agree("the number of channels", channels, of[0]))
 	}
-	return channels, nil
+	return channels
 }
 
 // batchNorm: attribute spatial 0 (through version 8) has statistics for every place of a sample.
-func batchNorm(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
+func batchNorm(c *call) {
+	c.need(3)
 	if c.attrInt("spatial", 1) == 0 {
 		c.set(0, c.in(0))
 		for i := 1; i <= 4; i++ {
 			c.out(i, c.elem(0), c.shape(1))
 		}
-		return nil
+		return
 	}
-	channels, err := channelCount(c, 1, 4)
+	channels := channelCount(c, 1, 4)
 	c.set(0, c.in(0))
 	for i := 1; i <= 4; i++ {
 		c.out(i, c.elem(0), Of(channels))
 	}
-	return err
 }
 
 // batchNorm14: the statistics have a type of their own. That attribute training_mode and the
 // number of outputs belong together is not checked: files in use break it.
-func batchNorm14(c *call) error {
-	if err := c.need(5); err != nil {
-		return err
-	}
-	channels, err := channelCount(c, 1, 4)
+func batchNorm14(c *call) {
+	c.need(5)
+	channels := channelCount(c, 1, 4)
 	c.set(0, c.in(0))
 	c.out(1, c.elem(3), Of(channels))
 	c.out(2, c.elem(4), Of(channels))
-	return err
 }
 
-func channelNorm(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
+func channelNorm(c *call) {
+	c.need(3)
 	c.set(0, c.in(0))
-	_, err := channelCount(c, 1, 2)
-	return err
+	channelCount(c, 1, 2)
 }
 
 // layerNorm: mean and inverse deviation keep the axes before attribute axis; those
 // from it on become 1. Their type is that of attribute stash_type.
-func layerNorm(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
+func layerNorm(c *call) {
+	c.need(2)
 	c.set(0, c.in(0))
-	return statistics(c, 1, 2)
+	statistics(c, 1, 2)
 }
 
 // statistics sets the outputs first..last to what a normalization over the axes from
 // attribute axis on keeps of its input. Where a node has none of them, attribute stash_type may be 0, no type at all:
 // files have it so for no wider type than the input's, and ONNX Runtime runs them.
-func statistics(c *call, first, last int) error {
+func statistics(c *call, first, last int) {
 	elem := onnxload.Float32
 	asked := c.attrInt("stash_type", int64(elem)) != 0
 	for i := first; i <= last; i++ {
 		asked = asked || c.hasOut(i)
 	}
 	if asked {
-		var err error
-		if elem, err = c.attrElem("stash_type", elem); err != nil {
-			return err
-		}
+		elem = c.attrElem("stash_type", elem)
 	}
 	s := Shape{}
 	if in, ok := c.dims(0); ok {
-		at, err := axis(c.attrInt("axis", -1), len(in))
-		if err != nil {
-			return err
-		}
+		at := checked(axis(c.attrInt("axis", -1), len(in)))
 		s = Of(append([]Dim(nil), in...)...)
 		for ; at < len(in); at++ {
 			s.Dims[at] = N(1)
@@ -127,71 +101,47 @@ func statistics(c *call, first, last int) error {
 	for i := first; i <= last; i++ {
 		c.out(i, elem, s)
 	}
-	return nil
 }
 
-func rmsNorm(c *call) error { return alongAxis(c, 2) }
+func rmsNorm(c *call) { alongAxis(c, 2) }
 
-func lpNorm(c *call) error { return alongAxis(c, 1) }
+func lpNorm(c *call) { alongAxis(c, 1) }
 
 // alongAxis is the rule of operators of so many inputs that keep the type of the first, which has the attribute axis.
-func alongAxis(c *call, inputs int) error {
-	if err := c.need(inputs); err != nil {
-		return err
-	}
+func alongAxis(c *call, inputs int) {
+	c.need(inputs)
 	c.set(0, c.in(0))
 	if in, ok := c.dims(0); ok {
-		_, err := axis(c.attrInt("axis", -1), len(in))
-		return err
+		c.axisAttr(-1, len(in))
 	}
-	return nil
 }
 
 // groupNorm: scale and bias have an element a channel, and before opset 21 one a group. Either is taken of any opset.
-func groupNorm(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
+func groupNorm(c *call) {
+	c.need(3)
 	c.set(0, c.in(0))
-	groups, err := c.needInt("num_groups")
-	if err != nil {
-		return err
+	groups := c.needInt("num_groups")
+	in, ok := c.ranked(0, 2, anyRank)
+	if !ok {
+		return
 	}
-	in, ok, err := c.ranked(0, 2, anyRank)
-	if err != nil || !ok {
-		return err
-	}
-	if _, err = divide("the number of channels", in[1], groups); err != nil {
-		return err
-	}
+	checked(divide("the number of channels", in[1], groups))
 	wanted := unknownSize
 	for i := 1; i < 3; i++ {
-		s, ok, err := c.ranked(i, 1, 1)
-		if err != nil {
-			return err
-		}
+		s, ok := c.ranked(i, 1, 1)
 		if !ok {
 			continue
 		}
-		if wanted, err = agree("the number of scales and biases", s[0], wanted); err != nil {
-			return err
-		}
+		wanted = checked(agree("the number of scales and biases", s[0], wanted))
 	}
 	channels, known := in[1].Int()
 	if n, ok := wanted.Int(); ok && known && n != channels && n != groups {
-		return fmt.Errorf("scale and bias have %d elements for %d channels in %d groups", n, channels, groups)
+		c.fail("scale and bias have %d elements for %d channels in %d groups", n, channels, groups)
 	}
-	return nil
 }
 
-func lrn(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func lrn(c *call) {
+	c.need(1)
 	c.set(0, c.in(0))
-	size, err := c.needInt("size")
-	if err == nil && size <= 0 {
-		err = fmt.Errorf("attribute size is %d, wanted a positive number", size)
-	}
-	return err
+	c.needDim("size")
 }

@@ -9,30 +9,26 @@ import (
 )
 
 // need reports the first of the inputs 0..n-1 that the node does not give.
-func (c *call) need(n int) error {
+func (c *call) need(n int) {
 	for i := range n {
 		if !c.has(i) {
-			return fmt.Errorf("input %d is missing, %d are wanted", i, n)
+			c.fail("input %d is missing, %d are wanted", i, n)
 		}
 	}
-	return nil
 }
 
 // needInts is need, and also wants integers, where their type is known, from each of
 // the inputs at that is given: shapes, axes and indices.
-func (c *call) needInts(n int, at ...int) error {
-	if err := c.need(n); err != nil {
-		return err
-	}
+func (c *call) needInts(n int, at ...int) {
+	c.need(n)
 	for _, i := range at {
 		if !c.has(i) {
 			continue
 		}
 		if e := c.elem(i); e != onnxload.Undefined && !e.IsInt() {
-			return fmt.Errorf("input %d is of %v, integers are wanted", i, e)
+			c.fail("input %d is of %v, integers are wanted", i, e)
 		}
 	}
-	return nil
 }
 
 // commonElem returns the element type that inputs share: the first known one.
@@ -46,17 +42,17 @@ func (c *call) commonElem(inputs ...int) onnxload.DType {
 }
 
 // wantInts returns an integer list attribute that has no default.
-func (c *call) wantInts(name string) ([]int64, error) {
+func (c *call) wantInts(name string) []int64 {
 	v, ok := c.attrInts(name)
 	if !ok {
-		return nil, fmt.Errorf("attribute %s is missing", name)
+		c.fail("attribute %s is missing", name)
 	}
-	return v, nil
+	return v
 }
 
 // axisAttr returns the attribute axis in 0..rank-1.
-func (c *call) axisAttr(def int64, rank int) (int, error) {
-	return axis(c.attrInt("axis", def), rank)
+func (c *call) axisAttr(def int64, rank int) int {
+	return checked(axis(c.attrInt("axis", def), rank))
 }
 
 // axisSet brings axes into 0..rank-1 and marks them; naming one twice is an error.
@@ -156,19 +152,13 @@ func checkDim(d Dim, what string) (Dim, error) {
 var errScalar = errors.New("a scalar, which has no axis to work along")
 
 // unary is the rule of operators that map every element of input 0 on its own.
-func unary(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func unary(c *call) {
+	c.need(1)
 	c.out(0, c.elem(0), c.shape(0))
-	return nil
 }
 
 // predicate is unary for operators whose answer is a bool.
-func predicate(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func predicate(c *call) {
+	c.need(1)
 	c.out(0, onnxload.Bool, c.shape(0))
-	return nil
 }

@@ -11,51 +11,44 @@ var padFamily = family{"", []op{
 }}
 
 // padAttr has the margins as an attribute of that name: all begins, then all ends.
-func padAttr(name string) func(*call) error {
-	return func(c *call) error {
+func padAttr(name string) func(*call) {
+	return func(c *call) {
 		if c.node.Attr(name) == nil {
 			if c.has(1) {
-				return padInput(c) // later writers stamped the old opset
+				padInput(c) // later writers stamped the old opset
+				return
 			}
-			return fmt.Errorf("attribute %s is missing", name)
+			c.fail("attribute %s is missing", name)
 		}
-		return c.pad()
+		c.pad()
 	}
 }
 
-func padInput(c *call) error {
-	if err := c.needInts(2, 1, 3); err != nil {
-		return err
-	}
-	return c.pad()
+func padInput(c *call) {
+	c.needInts(2, 1, 3)
+	c.pad()
 }
 
-func (c *call) pad() error {
-	dims, ok, err := c.likeInput(0)
-	if err != nil || !ok {
-		return err
+func (c *call) pad() {
+	dims, ok := c.likeInput(0)
+	if !ok {
+		return
 	}
-	begin, end, err := c.margins(len(dims))
-	if err != nil {
-		return err
-	}
+	begin, end := c.margins(len(dims))
 	if begin == nil {
 		c.out(0, c.elem(0), Of(unknowns(len(dims))...))
-		return nil
+		return
 	}
 	out := make([]Dim, len(dims))
 	for i, d := range dims {
-		if out[i], err = checkDim(Add(Add(d, begin[i]), end[i]), fmt.Sprintf("padded dimension %d", i)); err != nil {
-			return err
-		}
+		out[i] = checked(checkDim(Add(Add(d, begin[i]), end[i]), fmt.Sprintf("padded dimension %d", i)))
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
 // margins returns the elements to add, or remove when negative, before and after every
 // axis; nil when they are not known.
-func (c *call) margins(rank int) (begin, end []Dim, err error) {
+func (c *call) margins(rank int) (begin, end []Dim) {
 	pads, ok := c.ints(1)
 	for _, name := range []string{"pads", "paddings"} {
 		if v, has := c.attrInts(name); has {
@@ -63,7 +56,7 @@ func (c *call) margins(rank int) (begin, end []Dim, err error) {
 		}
 	}
 	if !ok {
-		return nil, nil, nil
+		return nil, nil
 	}
 	at := make([]int64, rank)
 	for i := range at {
@@ -71,39 +64,37 @@ func (c *call) margins(rank int) (begin, end []Dim, err error) {
 	}
 	if c.has(3) {
 		if at, ok = c.int64s(3); !ok {
-			return nil, nil, nil
+			return nil, nil
 		}
 	}
 	if len(pads) != 2*len(at) {
-		return nil, nil, fmt.Errorf("%d pads for %d axes, %d are wanted", len(pads), len(at), 2*len(at))
+		c.fail("%d pads for %d axes, %d are wanted", len(pads), len(at), 2*len(at))
 	}
-	if _, err := axisSet(at, rank); err != nil {
-		return nil, nil, err
-	}
+	checked(axisSet(at, rank))
 	begin, end = make([]Dim, rank), make([]Dim, rank)
 	for i, a := range at {
 		ax, _ := axis(a, rank)
 		begin[ax], end[ax] = pads[i], pads[len(at)+i]
 	}
-	return begin, end, nil
+	return begin, end
 }
 
 // padEval fills the margin with the value: mode constant alone.
-func padEval(c *call) error {
+func padEval(c *call) {
 	v := c.constant(0)
 	shape, n, ok := c.outSize()
 	if v == nil || !ok || len(v.Shape) == 0 || c.attrStr("mode", "constant") != "constant" {
-		return nil
+		return
 	}
-	begin, _, err := c.margins(len(v.Shape))
-	if err != nil || begin == nil {
-		return err
+	begin, _ := c.margins(len(v.Shape))
+	if begin == nil {
+		return
 	}
 	fill := v.like([]int64{}, 1)
 	if given := c.constant(2); given != nil && given.Len() == 1 && sameKind(v, given) {
 		fill = given
 	} else if c.has(2) {
-		return nil
+		return
 	} else if v.isFloat() {
 		fill.Floats[0] = c.attrFloat("value", 0)
 	}
@@ -113,7 +104,7 @@ func padEval(c *call) error {
 	for i, size := range shape {
 		b, ok := begin[i].Int()
 		if !ok {
-			return nil
+			return
 		}
 		for j := int64(0); j < size && n > 0; j++ {
 			k := j - b
@@ -143,5 +134,4 @@ func padEval(c *call) error {
 		}
 	}
 	c.outConst(0, out)
-	return nil
 }

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -17,14 +16,12 @@ var pickFamily = family{"", []op{
 }}
 
 // nonZero gives the coordinates of the elements that are not zero: [rank, n].
-func nonZero(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func nonZero(c *call) {
+	c.need(1)
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, onnxload.Int64, Of(unknownSize, unknownSize))
-		return nil
+		return
 	}
 	v := c.constant(0)
 	var at []int
@@ -43,7 +40,7 @@ func nonZero(c *call) error {
 	rank := len(dims)
 	if !known || rank*len(at) > maxConst {
 		c.out(0, onnxload.Int64, Of(N(int64(rank)), bounded(Product(dims...))))
-		return nil
+		return
 	}
 	out := zeros(onnxload.Int64, []int64{int64(rank), int64(len(at))}, rank*len(at))
 	own := strides(v.Shape)
@@ -53,12 +50,11 @@ func nonZero(c *call) error {
 		}
 	}
 	c.outConst(0, out)
-	return nil
 }
 
 // slices tells along which axis an operator picks from input 0, and among how many slices; without the
 // attribute axis it picks elements of the flattened input.
-func (c *call) slices() (flat bool, ax int, count Dim, err error) {
+func (c *call) slices() (flat bool, ax int, count Dim) {
 	flat, count = c.node.Attr("axis") == nil, unknownSize
 	dims, ok := c.dims(0)
 	switch {
@@ -66,11 +62,10 @@ func (c *call) slices() (flat bool, ax int, count Dim, err error) {
 	case flat:
 		count = Product(dims...)
 	default:
-		if ax, err = c.axisAttr(0, len(dims)); err == nil {
-			count = dims[ax]
-		}
+		ax = c.axisAttr(0, len(dims))
+		count = dims[ax]
 	}
-	return flat, ax, count, err
+	return flat, ax, count
 }
 
 // outPicked gives output 0 the shape of n slices along an axis of input 0, or of n of its elements.
@@ -87,14 +82,9 @@ func (c *call) outPicked(flat bool, ax int, n Dim) {
 
 // unique gives the different elements, or the different slices along axis; then the place
 // where each occurs first, the number of the one that each element is, and how often each occurs.
-func unique(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	flat, ax, limit, err := c.slices()
-	if err != nil {
-		return err
-	}
+func unique(c *call) {
+	c.need(1)
+	flat, ax, limit := c.slices()
 	n := limit
 	if one, ok := limit.Int(); !ok || one > 1 {
 		n = bounded(limit)
@@ -103,65 +93,51 @@ func unique(c *call) error {
 	c.out(1, onnxload.Int64, Of(n))
 	c.out(2, onnxload.Int64, Of(limit))
 	c.out(3, onnxload.Int64, Of(n))
-	return nil
 }
 
 // topKAttr has k as an attribute.
-func topKAttr(c *call) error {
+func topKAttr(c *call) {
 	if c.node.Attr("k") == nil && c.has(1) {
-		return topK(c) // later writers stamped the old opset
+		topK(c) // later writers stamped the old opset
+		return
 	}
-	k, err := c.needInt("k")
-	if err != nil {
-		return err
-	}
-	return c.topK(N(k))
+	k := c.needInt("k")
+	c.topK(N(k))
 }
 
-func topK(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
+func topK(c *call) {
+	c.needInts(2, 1)
 	if k, ok := c.ints(1); ok {
 		if len(k) != 1 {
-			return fmt.Errorf("k has %d elements, one is wanted", len(k))
+			c.fail("k has %d elements, one is wanted", len(k))
 		}
-		return c.topK(k[0])
+		c.topK(k[0])
+		return
 	}
 	dims, ok := c.dims(0)
 	if !ok || len(dims) == 0 {
-		return c.topK(unknownSize)
+		c.topK(unknownSize)
+		return
 	}
-	ax, err := c.axisAttr(-1, len(dims))
-	if err != nil {
-		return err
-	}
-	return c.topK(bounded(dims[ax]))
+	ax := c.axisAttr(-1, len(dims))
+	c.topK(bounded(dims[ax]))
 }
 
 // topK leaves k elements along axis: their values, and their places.
-func (c *call) topK(k Dim) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func (c *call) topK(k Dim) {
+	c.need(1)
 	s := c.shape(0)
 	if s.Ranked {
 		if len(s.Dims) == 0 {
-			return errScalar
+			c.check(errScalar)
 		}
-		ax, err := c.axisAttr(-1, len(s.Dims))
-		if err != nil {
-			return err
-		}
-		if _, err := checkDim(k, "k"); err != nil {
-			return err
-		}
+		ax := c.axisAttr(-1, len(s.Dims))
+		checked(checkDim(k, "k"))
 		if more, decided := less(s.Dims[ax], k); more && decided {
-			return fmt.Errorf("k is %v for an axis of %v elements", k, s.Dims[ax])
+			c.fail("k is %v for an axis of %v elements", k, s.Dims[ax])
 		}
 		s = s.with(ax, k)
 	}
 	c.out(0, c.elem(0), s)
 	c.out(1, onnxload.Int64, s)
-	return nil
 }

@@ -33,23 +33,21 @@ var (
 	smallestEval = reduceEval(binaryFn{plain(Min), math.Min}, 0, false)
 )
 
-func reduce(c *call) error {
-	if err := c.needInts(1, 1); err != nil {
-		return err
-	}
-	s, _, err := c.reduced()
+func reduce(c *call) {
+	c.needInts(1, 1)
+	s, _ := c.reduced()
 	c.out(0, c.elem(0), s)
-	return err
 }
 
 // reduceSum counts what a mask has set, as PyTorch's exporter does where x[mask] = y gives each such element a value
 // (aten_index_put_bool in onnxscript): no more than the mask has.
-func reduceSum(c *call) error {
-	if err := reduce(c); err != nil || !c.has(0) || !c.inf.masks[c.node.In[0]] || c.constant(0) != nil {
-		return err
+func reduceSum(c *call) {
+	reduce(c)
+	if !c.inf.masks[c.node.In[0]] || c.constant(0) != nil {
+		return
 	}
-	s, gone, err := c.reduced()
-	if dims, ok := c.dims(0); ok && err == nil && gone != nil && !slices.Contains(gone, false) {
+	s, gone := c.reduced()
+	if dims, ok := c.dims(0); ok && gone != nil && !slices.Contains(gone, false) {
 		out := zeros(c.elem(0), make([]int64, len(s.Dims)), 1)
 		for i := range out.Shape {
 			out.Shape[i] = 1
@@ -57,38 +55,34 @@ func reduceSum(c *call) error {
 		out.Ints[0] = bounded(Product(dims...))
 		c.outConst(0, out)
 	}
-	return err
 }
 
 // reduced returns the shape that is left and which axes go; the latter is nil when not known.
 // Without axes, or with none in the list, all go, unless noop_with_empty_axes
 // says that none does.
-func (c *call) reduced() (Shape, []bool, error) {
+func (c *call) reduced() (Shape, []bool) {
 	dims, ok := c.dims(0)
 	if !ok {
-		return Shape{}, nil, nil
+		return Shape{}, nil
 	}
 	keep := c.attrInt("keepdims", 1) != 0
 	axes, given, known := c.axesOf(1)
 	if given && !known {
 		// Which axes go is not known; how many do may be.
 		if n, ok := c.length(1); ok && n > 0 && !keep && n <= len(dims) {
-			return Of(unknowns(len(dims) - n)...), nil, nil
+			return Of(unknowns(len(dims) - n)...), nil
 		} else if keep {
-			return Of(unknowns(len(dims))...), nil, nil
+			return Of(unknowns(len(dims))...), nil
 		}
-		return Shape{}, nil, nil
+		return Shape{}, nil
 	}
-	gone, err := axisSet(axes, len(dims))
-	if err != nil {
-		return Shape{}, nil, err
-	}
+	gone := checked(axisSet(axes, len(dims)))
 	if len(axes) == 0 && c.attrInt("noop_with_empty_axes", 0) == 0 {
 		for i := range gone {
 			gone[i] = true
 		}
 	}
-	return reduceDims(dims, gone, keep), gone, nil
+	return reduceDims(dims, gone, keep), gone
 }
 
 // reduceDims drops the dimensions that are gone, or keeps them as 1.
@@ -106,27 +100,21 @@ func reduceDims(dims []Dim, gone []bool, keep bool) Shape {
 }
 
 // argReduce is the rule of ArgMax and ArgMin: one axis goes, and the result is its indices.
-func argReduce(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func argReduce(c *call) {
+	c.need(1)
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, onnxload.Int64, Shape{})
-		return nil
+		return
 	}
 	if len(dims) == 0 {
 		c.out(0, onnxload.Int64, Of()) // numpy and PyTorch take a scalar as a vector of one
-		return nil
+		return
 	}
-	ax, err := c.axisAttr(0, len(dims))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(0, len(dims))
 	gone := make([]bool, len(dims))
 	gone[ax] = true
 	c.out(0, onnxload.Int64, reduceDims(dims, gone, c.attrInt("keepdims", 1) != 0))
-	return nil
 }
 
 // groups returns, for every element of v in order, the number of the result's element
@@ -146,16 +134,16 @@ func (v *Const) groups(gone []bool) []int {
 }
 
 // reduceEval folds with f. A fold over nothing gives neutral where there is one.
-func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) error {
-	return func(c *call) error {
+func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) {
+	return func(c *call) {
 		v := c.constant(0)
 		shape, n, ok := c.outSize()
 		if v == nil || !ok {
-			return nil
+			return
 		}
-		_, gone, err := c.reduced()
-		if err != nil || gone == nil || v.Len() == 0 && !hasNeutral {
-			return err
+		_, gone := c.reduced()
+		if gone == nil || v.Len() == 0 && !hasNeutral {
+			return
 		}
 		out := v.like(shape, n)
 		seen := make([]bool, n)
@@ -182,14 +170,14 @@ func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) error {
 		}
 		settle(out)
 		c.outConst(0, out)
-		return nil
 	}
 }
 
 // averageEval is the sum divided by the number of elements summed.
-func averageEval(c *call) error {
-	if err := sumEval(c); err != nil || c.results[0] == nil || c.results[0].Len() == 0 {
-		return err
+func averageEval(c *call) {
+	sumEval(c)
+	if c.results[0] == nil || c.results[0].Len() == 0 {
+		return
 	}
 	sum, count := c.results[0], c.constant(0).Len()/c.results[0].Len()
 	mean := sum.like(sum.Shape, sum.Len())
@@ -202,22 +190,18 @@ func averageEval(c *call) error {
 	}
 	settle(mean)
 	c.outConst(0, mean)
-	return nil
 }
 
 // argEval finds the place of the best element along the axis; of equal ones the first, or the
 // last with select_last_index. Where sizes do not decide it, there is no value.
-func argEval(better comparison, betterFloat func(a, b float64) bool) func(*call) error {
-	return func(c *call) error {
+func argEval(better comparison, betterFloat func(a, b float64) bool) func(*call) {
+	return func(c *call) {
 		v := c.constant(0)
 		shape, n, ok := c.outSize()
 		if v == nil || !ok || len(v.Shape) == 0 || n == 0 {
-			return nil
+			return
 		}
-		ax, err := c.axisAttr(0, len(v.Shape))
-		if err != nil {
-			return err
-		}
+		ax := c.axisAttr(0, len(v.Shape))
 		last := c.attrInt("select_last_index", 0) != 0
 		out := zeros(onnxload.Int64, shape, n)
 		outer, mid, inner := split3(v.Shape, ax)
@@ -237,7 +221,7 @@ func argEval(better comparison, betterFloat func(a, b float64) bool) func(*call)
 						decided = decided && d
 					}
 					if !decided {
-						return nil
+						return
 					}
 					if won || last && !lost {
 						best = k
@@ -247,6 +231,5 @@ func argEval(better comparison, betterFloat func(a, b float64) bool) func(*call)
 			}
 		}
 		c.outConst(0, out)
-		return nil
 	}
 }

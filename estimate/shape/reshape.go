@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -25,41 +23,38 @@ var reshapeFamily = family{"", []op{
 }}
 
 // reshapeEval keeps the elements and takes the shape that infer found.
-func reshapeEval(c *call) error {
+func reshapeEval(c *call) {
 	v := c.constant(0)
 	shape, n, ok := c.outSize()
 	if v != nil && ok && n == v.Len() {
 		c.outConst(0, &Const{Elem: v.Elem, Shape: shape, Ints: v.Ints, Floats: v.Floats})
 	}
-	return nil
 }
 
-func identity(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	return likeInput(c)
+func identity(c *call) {
+	c.need(1)
+	likeInput(c)
 }
 
 // reshapeAttr has the shape as an attribute.
-func reshapeAttr(c *call) error {
+func reshapeAttr(c *call) {
 	ints, ok := c.attrInts("shape")
 	if !ok {
 		if c.has(1) {
-			return reshape(c) // later writers stamped the old opset
+			reshape(c) // later writers stamped the old opset
+			return
 		}
-		return errors.New("attribute shape is missing")
+		c.fail("attribute shape is missing")
 	}
-	return c.reshapeTo(toDims(ints))
+	c.reshapeTo(toDims(ints))
 }
 
-func reshape(c *call) error {
-	if err := c.needInts(2, 1); err != nil {
-		return err
-	}
+func reshape(c *call) {
+	c.needInts(2, 1)
 	target, ok := c.ints(1)
 	if ok {
-		return c.reshapeTo(target)
+		c.reshapeTo(target)
+		return
 	}
 	s := Shape{}
 	if n, ok := c.length(1); ok {
@@ -71,17 +66,14 @@ func reshape(c *call) error {
 		}
 	}
 	c.out(0, c.elem(0), s)
-	return nil
 }
 
 // reshapeTo is Reshape with a known target: 0 copies the input's dimension unless allowzero
 // says that it means 0, and one -1 takes what is left.
-func (c *call) reshapeTo(target []Dim) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func (c *call) reshapeTo(target []Dim) {
+	c.need(1)
 	if len(target) > maxRank {
-		return fmt.Errorf("a shape of %d dimensions, at most %d are possible", len(target), maxRank)
+		c.fail("a shape of %d dimensions, at most %d are possible", len(target), maxRank)
 	}
 	dims, ranked := c.dims(0)
 	allowZero := c.attrInt("allowzero", 0) != 0
@@ -95,18 +87,18 @@ func (c *call) reshapeTo(target []Dim) error {
 		switch {
 		case known && n == -1:
 			if free >= 0 {
-				return fmt.Errorf("shape %v has more than one -1", Of(target...))
+				c.fail("shape %v has more than one -1", Of(target...))
 			}
 			free = i
 		case known && n < 0:
-			return fmt.Errorf("shape %v has a dimension below -1", Of(target...))
+			c.fail("shape %v has a dimension below -1", Of(target...))
 		case known && n == 0 && !allowZero:
 			if !ranked {
 				out[i] = unknownSize
 				break
 			}
 			if i >= len(dims) {
-				return fmt.Errorf("shape %v copies dimension %d of %v, which has none", Of(target...), i, c.shape(0))
+				c.fail("shape %v copies dimension %d of %v, which has none", Of(target...), i, c.shape(0))
 			}
 			out[i], copied[i] = dims[i], true
 		default:
@@ -115,7 +107,7 @@ func (c *call) reshapeTo(target []Dim) error {
 		}
 	}
 	if zero && free >= 0 {
-		return fmt.Errorf("shape %v has both 0 and -1, which then could be anything", Of(target...))
+		c.fail("shape %v has both 0 and -1, which then could be anything", Of(target...))
 	}
 	if free < 0 && ranked && !slices.ContainsFunc(dims, Dim.Open) {
 		free, rest = soleUnknown(out, rest)
@@ -129,20 +121,19 @@ func (c *call) reshapeTo(target []Dim) error {
 		case free >= 0 && okW && w == 0 && out[free].Open():
 			// An unknown dimension beside a 0 stays one.
 		case free >= 0 && okW && w == 0:
-			return fmt.Errorf("shape %v has 0 elements beside the -1", Of(target...))
+			c.fail("shape %v has 0 elements beside the -1", Of(target...))
 		case free >= 0:
 			if okH && okW && h%w != 0 {
-				return fmt.Errorf("%v does not divide into %v", c.shape(0), Of(target...))
+				c.fail("%v does not divide into %v", c.shape(0), Of(target...))
 			}
 			out[free] = FloorDiv(have, want)
 		case okH && okW && h != w && !hasZero(dims, copied):
-			return fmt.Errorf("%v has not as many elements as %v", c.shape(0), Of(target...))
+			c.fail("%v has not as many elements as %v", c.shape(0), Of(target...))
 		}
 	} else if free >= 0 {
 		out[free] = unknownSize
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
 // soleUnknown finds the only dimension of a target that is not known, which then
@@ -205,37 +196,32 @@ next:
 
 // flatten makes a matrix of the dimensions before axis and those from it on; axis may be
 // the rank, and counts from the end since opset 11.
-func flatten(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func flatten(c *call) {
+	c.need(1)
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, c.elem(0), Of(unknowns(2)...))
-		return nil
+		return
 	}
 	ax := c.attrInt("axis", 1)
 	if ax < -int64(len(dims)) || ax > int64(len(dims)) {
-		return fmt.Errorf("axis %d is outside a tensor of rank %d", ax, len(dims))
+		c.fail("axis %d is outside a tensor of rank %d", ax, len(dims))
 	}
 	if ax < 0 {
 		ax += int64(len(dims))
 	}
 	c.out(0, c.elem(0), Of(Product(dims[:ax]...), Product(dims[ax:]...)))
-	return nil
 }
 
-func squeezeAttr(c *call) error { return c.squeeze(-1) }
+func squeezeAttr(c *call) { c.squeeze(-1) }
 
-func squeeze(c *call) error { return c.squeeze(1) }
+func squeeze(c *call) { c.squeeze(1) }
 
 // squeeze drops the axes named, or all that are 1. A dimension that is not a number is then taken for more than 1, as
 // exporters that know better name the axes. An axis that is named must be 1 by the standard; torch.squeeze(x, 1) leaves
 // one that is not, and torch.onnx.export writes such calls as they are, so it stays here, with a note.
-func (c *call) squeeze(axesInput int) error {
-	if err := c.needInts(1, axesInput); err != nil {
-		return err
-	}
+func (c *call) squeeze(axesInput int) {
+	c.needInts(1, axesInput)
 	axes, given, known := c.axesOf(axesInput)
 	dims, ok := c.dims(0)
 	if !ok || !known {
@@ -244,12 +230,9 @@ func (c *call) squeeze(axesInput int) error {
 			s = Of(unknowns(len(dims) - n)...)
 		}
 		c.out(0, c.elem(0), s)
-		return nil
+		return
 	}
-	gone, err := axisSet(axes, len(dims))
-	if err != nil {
-		return err
-	}
+	gone := checked(axisSet(axes, len(dims)))
 	for i, d := range dims {
 		n, isNum := d.Int()
 		switch {
@@ -261,28 +244,25 @@ func (c *call) squeeze(axesInput int) error {
 		}
 	}
 	c.out(0, c.elem(0), reduceDims(dims, gone, false))
-	return nil
 }
 
-func unsqueezeAttr(c *call) error {
+func unsqueezeAttr(c *call) {
 	if c.node.Attr("axes") == nil && !c.has(1) {
-		return errors.New("attribute axes is missing")
+		c.fail("attribute axes is missing")
 	}
-	return c.unsqueeze()
+	c.unsqueeze()
 }
 
-func unsqueeze(c *call) error {
-	if err := c.need(2); err != nil && c.node.Attr("axes") == nil {
-		return err
+func unsqueeze(c *call) {
+	if c.node.Attr("axes") == nil {
+		c.need(2)
 	}
-	return c.unsqueeze()
+	c.unsqueeze()
 }
 
 // unsqueeze inserts ones, at the axes that they have in the result.
-func (c *call) unsqueeze() error {
-	if err := c.needInts(1, 1); err != nil {
-		return err
-	}
+func (c *call) unsqueeze() {
+	c.needInts(1, 1)
 	axes, _, known := c.axesOf(1)
 	dims, ok := c.dims(0)
 	if !ok || !known {
@@ -291,15 +271,12 @@ func (c *call) unsqueeze() error {
 			s = Of(unknowns(len(dims) + n)...)
 		}
 		c.out(0, c.elem(0), s)
-		return nil
+		return
 	}
 	if len(axes)+len(dims) > maxRank {
-		return fmt.Errorf("rank %d is above %d", len(axes)+len(dims), maxRank)
+		c.fail("rank %d is above %d", len(axes)+len(dims), maxRank)
 	}
-	inserted, err := axisSet(axes, len(dims)+len(axes))
-	if err != nil {
-		return err
-	}
+	inserted := checked(axisSet(axes, len(dims)+len(axes)))
 	out := make([]Dim, 0, len(inserted))
 	for _, is := range inserted {
 		if is {
@@ -310,22 +287,19 @@ func (c *call) unsqueeze() error {
 		dims = dims[1:]
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
-func shapeOp(c *call) error { return c.shapeValue(false) }
+func shapeOp(c *call) { c.shapeValue(false) }
 
 // shapeRange has start and end, clamped to the rank.
-func shapeRange(c *call) error { return c.shapeValue(true) }
+func shapeRange(c *call) { c.shapeValue(true) }
 
-func (c *call) shapeValue(ranged bool) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func (c *call) shapeValue(ranged bool) {
+	c.need(1)
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, onnxload.Int64, Of(unknowns(1)...))
-		return nil
+		return
 	}
 	if ranged {
 		rank := int64(len(dims))
@@ -339,18 +313,14 @@ func (c *call) shapeValue(ranged bool) error {
 		dims = dims[start:max(start, end)]
 	}
 	c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{int64(len(dims))}, Ints: append([]Dim{}, dims...)})
-	return nil
 }
 
-func size(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func size(c *call) {
+	c.need(1)
 	dims, ok := c.dims(0)
 	if !ok {
 		c.out(0, onnxload.Int64, Of())
-		return nil
+		return
 	}
 	c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{Product(dims...)}})
-	return nil
 }

@@ -18,35 +18,29 @@ var imageFamily = family{"", []op{
 }}
 
 // upsample1: pictures [N, C, H, W] and a factor for each of the last two.
-func upsample1(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	return scaleAll(c, []float64{1, 1, c.attrFloat("height_scale", 0), c.attrFloat("width_scale", 0)})
+func upsample1(c *call) {
+	c.need(1)
+	scaleAll(c, []float64{1, 1, c.attrFloat("height_scale", 0), c.attrFloat("width_scale", 0)})
 }
 
-func upsample7(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
+func upsample7(c *call) {
+	c.need(1)
 	a := c.node.Attr("scales")
 	if a == nil || a.Type != onnxload.AttrFloats {
-		return fmt.Errorf("attribute scales is missing")
+		c.fail("attribute scales is missing")
 	}
-	return scaleAll(c, toFloats(a.Floats))
+	scaleAll(c, toFloats(a.Floats))
 }
 
 // resize10: X, scales.
-func resize10(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
+func resize10(c *call) {
+	c.need(2)
 	scales, ok := c.floats(1)
 	if !ok {
 		c.out(0, c.elem(0), sameRank(c))
-		return nil
+		return
 	}
-	return scaleAll(c, scales)
+	scaleAll(c, scales)
 }
 
 // sameRank returns a shape with the rank of input 0 and unknown dimensions.
@@ -59,52 +53,39 @@ func sameRank(c *call) Shape {
 }
 
 // scaleAll multiplies every dimension of input 0.
-func scaleAll(c *call, scales []float64) error {
-	in, ok, err := c.ranked(0, len(scales), len(scales))
-	if err != nil {
-		return err
-	}
+func scaleAll(c *call, scales []float64) {
+	in, ok := c.ranked(0, len(scales), len(scales))
 	if !ok {
 		in = unknowns(len(scales))
 	}
 	out := make([]Dim, len(in))
 	for i, d := range in {
-		if out[i], err = scaled(d, scales[i], 1); err != nil {
-			return err
-		}
+		out[i] = checked(scaled(d, scales[i], 1))
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
 // resize: X, roi, scales, sizes. Either scales or sizes is given; an empty tensor counts as not
 // given. Both have one number for each of the attribute axes, or for every axis. With
 // coordinate_transformation_mode tf_crop_and_resize, scales apply to the part that roi cuts out.
-func resize(c *call) error {
-	in, ok, err := c.likeInput(0)
-	if err != nil || !ok {
-		return err
+func resize(c *call) {
+	in, ok := c.likeInput(0)
+	if !ok {
+		return
 	}
-	axes, err := axesOf(c, len(in))
-	if err != nil {
-		return err
-	}
+	axes := axesOf(c, len(in))
 	out := append([]Dim(nil), in...)
 	switch {
 	case filled(c, 2) && filled(c, 3) && c.node.Version >= 13:
-		return fmt.Errorf("both scales and sizes are given")
+		c.fail("both scales and sizes are given")
 	case given(c, 3) && (filled(c, 3) || !filled(c, 2)):
-		err = resizeTo(c, out, axes)
+		resizeTo(c, out, axes)
 	case given(c, 2):
-		err = resizeBy(c, out, axes)
+		resizeBy(c, out, axes)
 	default:
-		err = fmt.Errorf("neither scales nor sizes are given")
-	}
-	if err != nil {
-		return err
+		c.fail("neither scales nor sizes are given")
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
 // given reports whether input i is there and not known to be empty.
@@ -130,56 +111,50 @@ func filled(c *call, i int) bool {
 }
 
 // axesOf returns the attribute axes of a tensor of this rank, all of them by default.
-func axesOf(c *call, rank int) ([]int, error) {
+func axesOf(c *call, rank int) []int {
 	said, ok := c.attrInts("axes")
 	if !ok {
 		all := make([]int, rank)
 		for i := range all {
 			all[i] = i
 		}
-		return all, nil
+		return all
 	}
 	axes, seen := make([]int, 0, rank), make([]bool, rank)
 	for _, a := range said {
-		i, err := axis(a, rank)
-		if err != nil {
-			return nil, err
-		}
+		i := checked(axis(a, rank))
 		if seen[i] {
-			return nil, fmt.Errorf("attribute axes has axis %d twice", i)
+			c.fail("attribute axes has axis %d twice", i)
 		}
 		seen[i] = true
 		axes = append(axes, i)
 	}
-	return axes, nil
+	return axes
 }
 
 // resizeTo puts the sizes of input 3 into dims, at these axes.
-func resizeTo(c *call, dims []Dim, axes []int) error {
-	sizes, ok, err := c.sizes(3)
-	if err != nil {
-		return err
-	}
+func resizeTo(c *call, dims []Dim, axes []int) {
+	sizes, ok := c.sizes(3)
 	if ok && len(sizes) != len(axes) {
-		return fmt.Errorf("input 3 has %d sizes for %d axes", len(sizes), len(axes))
+		c.fail("input 3 has %d sizes for %d axes", len(sizes), len(axes))
 	}
 	policy := c.attrStr("keep_aspect_ratio_policy", "stretch")
 	switch policy {
 	case "stretch", "not_larger", "not_smaller":
 	default:
-		return fmt.Errorf("attribute keep_aspect_ratio_policy is %q, wanted stretch, not_larger or not_smaller", policy)
+		c.fail("attribute keep_aspect_ratio_policy is %q, wanted stretch, not_larger or not_smaller", policy)
 	}
 	if !ok {
 		for _, a := range axes {
 			dims[a] = unknownSize
 		}
-		return nil
+		return
 	}
 	if policy == "stretch" {
 		for i, a := range axes {
 			dims[a] = sizes[i]
 		}
-		return nil
+		return
 	}
 	// One factor for all axes: the smallest, or the largest, of size/dimension.
 	// Each dimension times that factor is rounded, halves upwards.
@@ -204,7 +179,6 @@ func resizeTo(c *call, dims []Dim, axes []int) error {
 		twice := Add(Mul(Mul(N(2), N(size)), dims[a]), N(of))
 		dims[a] = FloorDiv(twice, Mul(N(2), N(of)))
 	}
-	return nil
 }
 
 // lessProduct reports whether a*b < c*d, for numbers that are not negative.
@@ -217,15 +191,15 @@ func lessProduct(a, b, c, d int64) bool {
 }
 
 // resizeBy multiplies dims at these axes by the scales of input 2.
-func resizeBy(c *call, dims []Dim, axes []int) error {
+func resizeBy(c *call, dims []Dim, axes []int) {
 	scales, ok := c.floats(2)
 	if ok && len(scales) != len(axes) {
-		return fmt.Errorf("input 2 has %d scales for %d axes", len(scales), len(axes))
+		c.fail("input 2 has %d scales for %d axes", len(scales), len(axes))
 	}
 	crop := c.attrStr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
 	roi, okRoi := c.floats(1)
 	if crop && okRoi && len(roi) != 2*len(axes) {
-		return fmt.Errorf("input 1 has %d numbers for %d axes, wanted twice as many", len(roi), len(axes))
+		c.fail("input 1 has %d numbers for %d axes, wanted twice as many", len(roi), len(axes))
 	}
 	for i, a := range axes {
 		if !ok || crop && !okRoi {
@@ -236,12 +210,8 @@ func resizeBy(c *call, dims []Dim, axes []int) error {
 		if crop {
 			part = float64(float32(roi[len(axes)+i]) - float32(roi[i]))
 		}
-		var err error
-		if dims[a], err = scaled(dims[a], scales[i], part); err != nil {
-			return err
-		}
+		dims[a] = checked(scaled(dims[a], scales[i], part))
 	}
-	return nil
 }
 
 // scaled returns floor(d * part * scale), the Resize rule. Scales are float32, and so is ONNX
@@ -272,57 +242,37 @@ func scaled(d Dim, scale, part float64) (Dim, error) {
 }
 
 // gridSample: X [N, C, spatial...], grid [N, out..., number of spatial axes].
-func gridSample(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	in, okX, err := c.likeInput(3)
-	if err != nil {
-		return err
-	}
-	grid, okG, err := c.ranked(1, 3, anyRank)
-	if err != nil {
-		return err
-	}
-	in, grid, ok, err := c.sameRank(in, okX, grid, okG, "grid has")
-	if err != nil || !ok {
-		return err
+func gridSample(c *call) {
+	c.need(2)
+	in, okX := c.likeInput(3)
+	grid, okG := c.ranked(1, 3, anyRank)
+	in, grid, ok := c.sameRank(in, okX, grid, okG, "grid has")
+	if !ok {
+		return
 	}
 	last := len(grid) - 1
 	if okG {
-		if _, err := agree("the number of coordinates", grid[last], N(int64(last-1))); err != nil {
-			return err
-		}
+		checked(agree("the number of coordinates", grid[last], N(int64(last-1))))
 	}
-	batch, err := agree("the batch size", in[0], grid[0])
-	if err != nil {
-		return err
-	}
+	batch := checked(agree("the batch size", in[0], grid[0]))
 	c.out(0, c.elem(0), Of(append([]Dim{batch, in[1]}, grid[1:last]...)...))
-	return nil
 }
 
 // affineGrid: size is [N, C, H, W] or [N, C, D, H, W]; the result has a point for each
 // place in a picture.
-func affineGrid(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
+func affineGrid(c *call) {
+	c.need(2)
 	c.out(0, c.elem(0), Shape{})
-	size, ok, err := c.sizes(1)
-	if err != nil {
-		return err
-	}
+	size, ok := c.sizes(1)
 	if !ok {
 		if n, known := c.shape(1).Ints(); known && len(n) == 1 && (n[0] == 4 || n[0] == 5) {
 			c.out(0, c.elem(0), Of(append(unknowns(int(n[0])-1), N(n[0]-2))...))
 		}
-		return nil
+		return
 	}
 	if len(size) != 4 && len(size) != 5 {
-		return fmt.Errorf("input 1 has %d sizes, wanted 4 or 5", len(size))
+		c.fail("input 1 has %d sizes, wanted 4 or 5", len(size))
 	}
 	out := append([]Dim{size[0]}, size[2:]...)
 	c.out(0, c.elem(0), Of(append(out, N(int64(len(size)-2)))...))
-	return nil
 }

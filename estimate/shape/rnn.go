@@ -1,7 +1,5 @@
 package shape
 
-import "fmt"
-
 var rnnFamily = family{"", []op{
 	{"RNN", 1, rnn, nil},
 	{"GRU", 1, rnn, nil},
@@ -11,14 +9,10 @@ var rnnFamily = family{"", []op{
 // rnn: R is [directions, gates*hidden, hidden], so its last dimension is the hidden size when the attribute is missing.
 // With attribute layout 0 X is [sequence, batch, input], Y is [sequence, directions, batch, hidden] and the last states
 // are [directions, batch, hidden]; with 1 the batch comes first.
-func rnn(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
+func rnn(c *call) {
+	c.need(3)
 	hidden := unknownSize
-	if r, ok, err := c.ranked(2, 3, 3); err != nil {
-		return err
-	} else if ok {
+	if r, ok := c.ranked(2, 3, 3); ok {
 		hidden = r[2]
 	}
 	directions := N(1)
@@ -27,28 +21,16 @@ func rnn(c *call) error {
 	case "bidirectional":
 		directions = N(2)
 	default:
-		return fmt.Errorf("attribute direction is %q, wanted forward, reverse or bidirectional", d)
+		c.fail("attribute direction is %q, wanted forward, reverse or bidirectional", d)
 	}
 	if c.node.Attr("hidden_size") != nil {
-		n, err := c.positiveInt("hidden_size", 0)
-		if err != nil {
-			return err
-		}
-		if hidden, err = agree("the hidden size", N(n), hidden); err != nil {
-			return err
-		}
+		n := c.positiveInt("hidden_size", 0)
+		hidden = checked(agree("the hidden size", N(n), hidden))
 	}
-	if w, ok, err := c.ranked(1, 3, 3); err != nil {
-		return err
-	} else if ok {
-		if _, err := agree("the number of directions", directions, w[0]); err != nil {
-			return err
-		}
+	if w, ok := c.ranked(1, 3, 3); ok {
+		checked(agree("the number of directions", directions, w[0]))
 	}
-	x, err := c.ofRank(3)
-	if err != nil {
-		return err
-	}
+	x := c.ofRank(3)
 	y, state := Of(x[0], directions, x[1], hidden), Of(directions, x[1], hidden)
 	if c.attrInt("layout", 0) != 0 {
 		y, state = Of(x[0], x[1], directions, hidden), Of(x[0], directions, hidden)
@@ -56,5 +38,4 @@ func rnn(c *call) error {
 	c.out(0, c.elem(0), y)
 	c.out(1, c.elem(0), state)
 	c.out(2, c.elem(0), state)
-	return nil
 }

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -9,17 +8,11 @@ import (
 // inferScan is Scan: state values first, then the tensors that are
 // taken apart along an axis, one slice an iteration; the outputs are the states and the slices
 // put together.
-func inferScan(c *call) error {
-	scanned, states, err := c.scanCounts()
-	if err != nil {
-		return err
-	}
+func inferScan(c *call) {
+	scanned, states := c.scanCounts()
 	inAxes, _ := c.attrInts("scan_input_axes")
 	outAxes, _ := c.attrInts("scan_output_axes")
-	g, err := c.body("body", states+scanned, len(c.node.Out))
-	if err != nil {
-		return err
-	}
+	g := c.body("body", states+scanned, len(c.node.Out))
 	l := &loop{c: c, attr: "body", g: g, carried: states}
 	for i := range states {
 		l.ins = append(l.ins, c.in(i))
@@ -30,26 +23,23 @@ func inferScan(c *call) error {
 		if dims, ok := c.dims(states + i); ok {
 			at, err := nth(inAxes, i, len(dims))
 			if err != nil {
-				return fmt.Errorf("scan input %d: %w", i, err)
+				c.fail("scan input %d: %w", i, err)
 			}
-			if trips, err = scanLength(trips, dims[at], known); err != nil {
-				return err
-			}
+			trips = checked(scanLength(trips, dims[at], known))
 			known = true
 			t.Shape = Of(slices.Delete(slices.Clone(dims), at, at+1)...)
 		}
 		l.ins = append(l.ins, t)
 	}
-	if err := l.settle(0, 0, make([]*Const, len(l.ins))); err != nil {
-		return err
-	}
+	c.check(l.settle(0, 0, make([]*Const, len(l.ins))))
 	for i, id := range g.Outputs {
 		t := c.inf.typeOf(id)
 		if i >= states {
 			at := 0
 			if t.Shape.Ranked {
+				var err error
 				if at, err = nth(outAxes, i-states, len(t.Shape.Dims)+1); err != nil {
-					return fmt.Errorf("scan output %d: %w", i-states, err)
+					c.fail("scan output %d: %w", i-states, err)
 				}
 			}
 			t = stacked(t, at, trips)
@@ -57,25 +47,24 @@ func inferScan(c *call) error {
 		c.set(i, t)
 	}
 	c.inf.runs(c.node, g)
-	return nil
 }
 
 // oldScan refuses Scan of opset 8, which has a batch dimension of its own and which no exporter of today writes.
-func oldScan(*call) error {
-	return errors.New("of opset 8, with a batch dimension of its own, it is not modelled: export with opset 9 or later")
+func oldScan(c *call) {
+	c.fail("of opset 8, with a batch dimension of its own, it is not modelled: export with opset 9 or later")
 }
 
 // scanCounts returns how many inputs are taken apart, and how many are states.
-func (c *call) scanCounts() (scanned, states int, err error) {
+func (c *call) scanCounts() (scanned, states int) {
 	n := c.attrInt("num_scan_inputs", 0)
 	given := int64(len(c.node.In))
 	if n < 1 || n > given {
-		return 0, 0, fmt.Errorf("num_scan_inputs is %d, wanted 1 to %d", n, given)
+		c.fail("num_scan_inputs is %d, wanted 1 to %d", n, given)
 	}
 	if states = int(given - n); states > len(c.node.Out) {
-		return 0, 0, fmt.Errorf("%d states but %d outputs", states, len(c.node.Out))
+		c.fail("%d states but %d outputs", states, len(c.node.Out))
 	}
-	return int(n), states, nil
+	return int(n), states
 }
 
 // scanLength combines the lengths of two tensors that are taken apart together.

@@ -1,9 +1,5 @@
 package shape
 
-import (
-	"fmt"
-)
-
 // scatterFamily has the operators that write elements at places given by a tensor.
 var scatterFamily = family{"", []op{
 	{"Scatter", 9, scatterElements, scatterElementsEval},
@@ -12,18 +8,13 @@ var scatterFamily = family{"", []op{
 }}
 
 // scatterElements keeps the shape of the data; indices and updates have its rank.
-func scatterElements(c *call) error {
-	if err := c.needInts(3, 1); err != nil {
-		return err
-	}
-	indices, err := c.elementIndices()
-	if err != nil {
-		return err
-	}
+func scatterElements(c *call) {
+	c.needInts(3, 1)
+	indices := c.elementIndices()
 	if _, err := mergeShape(indices, c.shape(2)); err != nil {
-		return fmt.Errorf("indices and updates: %w", err)
+		c.fail("indices and updates: %w", err)
 	}
-	return unary(c)
+	unary(c)
 }
 
 // update returns how an update meets the element that it replaces, by the attribute reduction.
@@ -47,52 +38,47 @@ func (c *call) update(out *Const) func(at int, from *Const, i int) {
 	}
 }
 
-func scatterElementsEval(c *call) error {
+func scatterElementsEval(c *call) {
 	in, ok := c.operands(3)
 	if !ok || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in[0], in[2]) || in[1].Len() != in[2].Len() {
-		return nil
+		return
 	}
-	ax, err := c.axisAttr(0, len(in[0].Shape))
-	if err != nil {
-		return err
-	}
+	ax := c.axisAttr(0, len(in[0].Shape))
 	out := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
 	set := c.update(out)
 	if err := along(in[0], in[1], ax, func(i, at int) { set(at, in[2], i) }); err != nil {
-		return valueOrNot(err)
+		c.check(valueOrNot(err))
+		return
 	}
 	settle(out)
 	c.outConst(0, out)
-	return nil
 }
 
 // scatterND keeps the shape of the data; the updates have the shape that GatherND with the
 // same indices would give.
-func scatterND(c *call) error {
-	if err := c.needInts(3, 1); err != nil {
-		return err
-	}
+func scatterND(c *call) {
+	c.needInts(3, 1)
 	data, indices, updates := c.shape(0), c.shape(1), c.shape(2)
 	if data.Ranked && indices.Ranked && len(indices.Dims) > 0 {
 		q := len(indices.Dims) - 1
 		if width, ok := indices.Dims[q].Int(); ok {
 			if width > int64(len(data.Dims)) {
-				return fmt.Errorf("indices of %d coordinates for data %v", width, data)
+				c.fail("indices of %d coordinates for data %v", width, data)
 			}
 			want := append([]Dim{}, indices.Dims[:q]...)
 			want = append(want, data.Dims[width:]...)
 			if _, err := mergeShape(Of(want...), updates); err != nil {
-				return fmt.Errorf("updates: %w", err)
+				c.fail("updates: %w", err)
 			}
 		}
 	}
-	return unary(c)
+	unary(c)
 }
 
-func scatterNDEval(c *call) error {
+func scatterNDEval(c *call) {
 	in, ok := c.operands(3)
 	if !ok || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in[0], in[2]) {
-		return nil
+		return
 	}
 	out := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
 	set := c.update(out)
@@ -104,9 +90,9 @@ func scatterNDEval(c *call) error {
 		}
 	})
 	if err != nil {
-		return valueOrNot(err)
+		c.check(valueOrNot(err))
+		return
 	}
 	settle(out)
 	c.outConst(0, out)
-	return nil
 }

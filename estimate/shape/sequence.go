@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -45,15 +44,15 @@ func listed(of Type, n Dim) Type {
 
 // sequence returns input 0, which must be a sequence when its kind is known, and
 // the type of its elements.
-func (c *call) sequence() (t, of Type, err error) {
+func (c *call) sequence() (t, of Type) {
 	t = c.in(0)
 	if t.Kind != onnxload.SequenceType && t.Kind != onnxload.NoType {
-		return t, of, fmt.Errorf("input 0 is %v, wanted a sequence", t)
+		c.fail("input 0 is %v, wanted a sequence", t)
 	}
 	if t.Of != nil {
 		of = *t.Of
 	}
-	return t, of, nil
+	return t, of
 }
 
 // followed returns the elements of a sequence when they are followed one by one.
@@ -66,56 +65,48 @@ func (t Type) followed() ([]Type, bool) {
 
 // placeIn returns the position that input i names in a sequence, at most so many before its end, where a missing one is.
 // It reports false when the elements or the position are not known.
-func (c *call) placeIn(t Type, i, before int) (int, bool, error) {
+func (c *call) placeIn(t Type, i, before int) (int, bool) {
 	types, ok := t.followed()
 	if !ok {
-		return 0, false, nil
+		return 0, false
 	}
 	last := int64(len(types) - before)
 	if !c.has(i) {
-		return int(last), last >= 0, nil
+		return int(last), last >= 0
 	}
 	v, ok := c.int64s(i)
 	if !ok || len(v) != 1 {
-		return 0, false, nil
+		return 0, false
 	}
 	at := v[0]
 	if at < 0 {
 		at += int64(len(types))
 	}
 	if at < 0 || at > last {
-		return 0, false, fmt.Errorf("position %d is outside a sequence of %d", v[0], len(types))
+		c.fail("position %d is outside a sequence of %d", v[0], len(types))
 	}
-	return int(at), true, nil
+	return int(at), true
 }
 
-func inferSequenceConstruct(c *call) error {
+func inferSequenceConstruct(c *call) {
 	c.set(0, c.inf.list(slices.Clone(c.ins)))
-	return nil
 }
 
-func inferSequenceEmpty(c *call) error {
+func inferSequenceEmpty(c *call) {
 	elem := c.attrInt("dtype", int64(onnxload.Float32))
 	if elem < 0 || elem > 255 || !onnxload.DType(elem).Valid() {
-		return fmt.Errorf("dtype is %d, which is no element type", elem)
+		c.fail("dtype is %d, which is no element type", elem)
 	}
 	c.set(0, listed(Tensor(onnxload.DType(elem), Shape{}), N(0)))
-	return nil
 }
 
-func inferSequenceInsert(c *call) error {
-	t, of, err := c.sequence()
-	if err != nil {
-		return err
-	}
+func inferSequenceInsert(c *call) {
+	t, of := c.sequence()
 	added := c.in(1)
-	at, known, err := c.placeIn(t, 2, 0)
-	if err != nil {
-		return err
-	}
+	at, known := c.placeIn(t, 2, 0)
 	if known {
 		c.set(0, c.inf.list(slices.Insert(slices.Clone(t.List.Types), at, added)))
-		return nil
+		return
 	}
 	if t.isEmpty() {
 		of = added
@@ -124,53 +115,38 @@ func inferSequenceInsert(c *call) error {
 	}
 	if t.List == nil {
 		c.set(0, Sequence(of))
-		return nil
+		return
 	}
 	c.set(0, listed(of, Add(t.List.Len, N(1))))
-	return nil
 }
 
-func inferSequenceAt(c *call) error {
-	t, of, err := c.sequence()
-	if err != nil {
-		return err
-	}
-	at, known, err := c.placeIn(t, 1, 1)
-	if err != nil {
-		return err
-	}
+func inferSequenceAt(c *call) {
+	t, of := c.sequence()
+	at, known := c.placeIn(t, 1, 1)
 	if known {
 		of = t.List.Types[at]
 	}
 	c.set(0, of)
-	return nil
 }
 
-func inferSequenceLength(c *call) error {
-	t, _, err := c.sequence()
-	if err != nil {
-		return err
-	}
+func inferSequenceLength(c *call) {
+	t, _ := c.sequence()
 	c.out(0, onnxload.Int64, Of())
 	if t.List != nil {
 		c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{t.List.Len}})
 	}
-	return nil
 }
 
 // inferSplitToSequence splits into pieces of one (no split given), into pieces of a size
 // (a scalar), the last one smaller, or into pieces of given sizes (a list).
-func inferSplitToSequence(c *call) error {
+func inferSplitToSequence(c *call) {
 	dims, ok := c.dims(0)
 	elem := c.elem(0)
 	if !ok {
 		c.set(0, Sequence(Tensor(elem, Shape{})))
-		return nil
+		return
 	}
-	at, err := axis(c.attrInt("axis", 0), len(dims))
-	if err != nil {
-		return err
-	}
+	at := checked(axis(c.attrInt("axis", 0), len(dims)))
 	piece := func(n Dim) Type {
 		d := slices.Clone(dims)
 		d[at] = n
@@ -182,38 +158,38 @@ func inferSplitToSequence(c *call) error {
 			of.Shape = Of(slices.Delete(slices.Clone(dims), at, at+1)...)
 		}
 		c.set(0, listed(of, dims[at]))
-		return nil
+		return
 	}
 	sizes, known := c.ints(1)
 	if split, ranked := c.dims(1); ranked && len(split) == 0 && known {
-		return c.splitEvenly(dims[at], sizes[0], piece)
+		c.splitEvenly(dims[at], sizes[0], piece)
+		return
 	} else if ranked && len(split) == 1 && !known {
 		c.set(0, listed(piece(bounded(dims[at])), split[0]))
-		return nil
+		return
 	}
 	if !known {
 		c.set(0, Sequence(piece(bounded(dims[at]))))
-		return nil
+		return
 	}
 	sum, types := N(0), make([]Type, len(sizes))
 	for i, n := range sizes {
 		sum = Add(sum, n)
 		types[i] = piece(n)
 		if err := checkType(types[i]); err != nil {
-			return fmt.Errorf("piece %d: %w", i, err)
+			c.fail("piece %d: %w", i, err)
 		}
 	}
 	if n, ok := Sub(sum, dims[at]).Int(); ok && n != 0 {
-		return fmt.Errorf("pieces of %v together, the dimension is %v", sum, dims[at])
+		c.fail("pieces of %v together, the dimension is %v", sum, dims[at])
 	}
 	c.set(0, c.inf.list(types))
-	return nil
 }
 
 // splitEvenly gives output 0 the type of a dimension split into pieces of size.
-func (c *call) splitEvenly(d, size Dim, piece func(Dim) Type) error {
+func (c *call) splitEvenly(d, size Dim, piece func(Dim) Type) {
 	if n, ok := size.Int(); ok && n <= 0 {
-		return fmt.Errorf("split is %d, wanted a positive number", n)
+		c.fail("split is %d, wanted a positive number", n)
 	}
 	count, rest := CeilDiv(d, size), Mod(d, size)
 	n, okN := count.Int()
@@ -231,40 +207,30 @@ func (c *call) splitEvenly(d, size Dim, piece func(Dim) Type) error {
 	default:
 		c.set(0, listed(piece(bounded(size)), count))
 	}
-	return nil
 }
 
-func inferConcatFromSequence(c *call) error {
-	t, of, err := c.sequence()
-	if err != nil {
-		return err
-	}
+func inferConcatFromSequence(c *call) {
+	t, of := c.sequence()
 	a := c.node.Attr("axis")
 	if a == nil {
-		return fmt.Errorf("attribute %q is missing", "axis")
+		c.fail("attribute %q is missing", "axis")
 	}
 	types, followed := t.followed()
 	if !of.Shape.Ranked {
 		c.out(0, of.Elem, Shape{})
-		return nil
+		return
 	}
 	rank := len(of.Shape.Dims)
 	if c.attrInt("new_axis", 0) != 0 {
-		at, err := axis(a.Int, rank+1)
-		if err != nil {
-			return err
-		}
+		at := checked(axis(a.Int, rank+1))
 		n := unknownSize
 		if t.List != nil {
 			n = t.List.Len
 		}
 		c.set(0, stacked(of, at, n))
-		return nil
+		return
 	}
-	at, err := axis(a.Int, rank)
-	if err != nil {
-		return err
-	}
+	at := checked(axis(a.Int, rank))
 	sum := N(0)
 	switch {
 	case followed:
@@ -279,5 +245,4 @@ func inferConcatFromSequence(c *call) error {
 	dims := slices.Clone(of.Shape.Dims)
 	dims[at] = sum
 	c.out(0, of.Elem, Of(dims...))
-	return nil
 }

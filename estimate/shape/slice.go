@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"fmt"
 	"math"
 )
 
@@ -17,35 +16,28 @@ type cut struct {
 	start, end, step Dim
 }
 
-func sliceAttr(c *call) error {
+func sliceAttr(c *call) {
 	if c.node.Attr("starts") == nil && c.has(1) {
-		return sliceInput(c) // later writers stamped the old opset
+		sliceInput(c) // later writers stamped the old opset
 	}
 	for _, name := range []string{"starts", "ends"} {
-		if _, err := c.wantInts(name); err != nil {
-			return err
-		}
+		c.wantInts(name)
 	}
-	return c.slice()
+	c.slice()
 }
 
-func sliceInput(c *call) error {
-	if err := c.needInts(3, 1, 2, 3, 4); err != nil {
-		return err
-	}
-	return c.slice()
+func sliceInput(c *call) {
+	c.needInts(3, 1, 2, 3, 4)
+	c.slice()
 }
 
 // slice sets the output's type. Where a cut is not known the axis keeps at most its size.
-func (c *call) slice() error {
-	dims, ok, err := c.likeInput(0)
-	if err != nil || !ok {
-		return err
+func (c *call) slice() {
+	dims, ok := c.likeInput(0)
+	if !ok {
+		return
 	}
-	cuts, axes, err := c.cuts(len(dims))
-	if err != nil {
-		return err
-	}
+	cuts, axes := c.cuts(len(dims))
 	out := append([]Dim{}, dims...)
 	if cuts == nil {
 		for i, d := range out {
@@ -62,12 +54,11 @@ func (c *call) slice() error {
 		out[k.axis] = n
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
 }
 
 // cuts returns the cuts, or nil when they are not known; then axes marks the axes that are
 // cut, or is nil when not even that is known.
-func (c *call) cuts(rank int) (cuts []cut, axes []bool, err error) {
+func (c *call) cuts(rank int) (cuts []cut, axes []bool) {
 	list := func(name string, i int) ([]Dim, bool) {
 		if v, ok := c.attrInts(name); ok {
 			return toDims(v), true
@@ -85,23 +76,21 @@ func (c *call) cuts(rank int) (cuts []cut, axes []bool, err error) {
 		}
 	}
 	if !okAxes {
-		return nil, nil, nil
+		return nil, nil
 	}
 	at := make([]int64, len(where))
 	for i, d := range where {
 		var ok bool
 		if at[i], ok = d.Int(); !ok {
-			return nil, nil, nil
+			return nil, nil
 		}
 	}
-	if axes, err = axisSet(at, rank); err != nil {
-		return nil, nil, err
-	}
+	axes = checked(axisSet(at, rank))
 	if !okStarts || !okEnds || c.has(4) && !okSteps {
-		return nil, axes, nil
+		return nil, axes
 	}
 	if len(starts) != len(at) || len(ends) != len(at) || okSteps && len(steps) != len(at) {
-		return nil, nil, fmt.Errorf("%d starts, %d ends and %d steps for %d axes", len(starts), len(ends), len(steps),
+		c.fail("%d starts, %d ends and %d steps for %d axes", len(starts), len(ends), len(steps),
 			len(at))
 	}
 	cuts = []cut{}
@@ -112,11 +101,11 @@ func (c *call) cuts(rank int) (cuts []cut, axes []bool, err error) {
 			k.step = steps[i]
 		}
 		if n, ok := k.step.Int(); ok && n == 0 {
-			return nil, nil, fmt.Errorf("the step along axis %d is 0", k.axis)
+			c.fail("the step along axis %d is 0", k.axis)
 		}
 		cuts = append(cuts, k)
 	}
-	return cuts, axes, nil
+	return cuts, axes
 }
 
 // length returns the number of elements that the cut leaves of d, and whether it can be told.
@@ -207,15 +196,15 @@ func positive(x Dim) Dim {
 	return Max(x, N(0))
 }
 
-func sliceEval(c *call) error {
+func sliceEval(c *call) {
 	v := c.constant(0)
 	shape, n, ok := c.outSize()
 	if v == nil || !ok {
-		return nil
+		return
 	}
-	cuts, _, err := c.cuts(len(v.Shape))
-	if err != nil || cuts == nil {
-		return err
+	cuts, _ := c.cuts(len(v.Shape))
+	if cuts == nil {
+		return
 	}
 	step, start := strides(v.Shape), 0
 	for _, k := range cuts {
@@ -223,11 +212,11 @@ func sliceEval(c *call) error {
 		e, okE := k.end.Int()
 		st, okT := k.step.Int()
 		if !okS || !okE || !okT {
-			return nil
+			return
 		}
 		first, length := cutNumbers(v.Shape[k.axis], s, e, st)
 		if length != shape[k.axis] {
-			return nil
+			return
 		}
 		start += int(first) * step[k.axis]
 		if length > 1 { // then the step is smaller than the axis
@@ -235,5 +224,4 @@ func sliceEval(c *call) error {
 		}
 	}
 	c.outConst(0, v.pick(shape, n, start, step))
-	return nil
 }

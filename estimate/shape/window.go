@@ -13,25 +13,17 @@ type window struct {
 // window reads the attributes that convolutions and poolings share. Padding by
 // auto_pad leaves the attribute pads without effect, as ONNX Runtime has it:
 // the specification forbids both at once.
-func (c *call) window(kernel []Dim) (window, error) {
+func (c *call) window(kernel []Dim) window {
 	n := len(kernel)
 	w := window{kernel: kernel}
 	for _, k := range kernel {
 		if v, ok := k.Int(); ok && v <= 0 {
-			return w, fmt.Errorf("the kernel has size %d, wanted a positive number", v)
+			c.fail("the kernel has size %d, wanted a positive number", v)
 		}
 	}
-	var err error
-	if w.strides, err = c.perAxis("strides", n, 1, 1); err != nil {
-		return w, err
-	}
-	if w.dilations, err = c.perAxis("dilations", n, 1, 1); err != nil {
-		return w, err
-	}
-	pads, err := c.perAxis("pads", 2*n, 0, 0)
-	if err != nil {
-		return w, err
-	}
+	w.strides = c.perAxis("strides", n, 1, 1)
+	w.dilations = c.perAxis("dilations", n, 1, 1)
+	pads := c.perAxis("pads", 2*n, 0, 0)
 	w.begin, w.end = pads[:n], pads[n:]
 	switch auto := c.attrStr("auto_pad", "NOTSET"); auto {
 	case "NOTSET", "":
@@ -41,9 +33,9 @@ func (c *call) window(kernel []Dim) (window, error) {
 	case "SAME_UPPER", "SAME_LOWER":
 		w.same = true
 	default:
-		return w, fmt.Errorf("attribute auto_pad is %q, wanted NOTSET, VALID, SAME_UPPER or SAME_LOWER", auto)
+		c.fail("attribute auto_pad is %q, wanted NOTSET, VALID, SAME_UPPER or SAME_LOWER", auto)
 	}
-	return w, nil
+	return w
 }
 
 // extent returns what the dilated kernel covers of axis i.
@@ -105,13 +97,10 @@ func (w *window) spread(i int, in Dim, adjust int64) (Dim, error) {
 }
 
 // kernelShape returns the attribute kernel_shape for n spatial axes, and whether it is there.
-func (c *call) kernelShape(n int) ([]Dim, bool, error) {
+func (c *call) kernelShape(n int) ([]Dim, bool) {
 	if k, ok := c.attrInts("kernel_shape"); !ok || len(k) == 0 {
-		return nil, false, nil
+		return nil, false
 	}
-	k, err := c.perAxis("kernel_shape", n, 1, 1)
-	if err != nil {
-		return nil, false, err
-	}
-	return OfInts(k...).Dims, true, nil
+	k := c.perAxis("kernel_shape", n, 1, 1)
+	return OfInts(k...).Dims, true
 }
