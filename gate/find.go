@@ -109,8 +109,7 @@ func findFiles(f *budget.File, m *budget.Model) (out []*Model, err error) {
 		}
 		found, err := budget.Find(fsys, p.Text)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			var at *fs.PathError
-			if errors.As(err, &at) {
+			if at, ok := errors.AsType[*fs.PathError](err); ok {
 				err = at.Err
 			}
 			return nil, f.At(p.Line, "path %q: %w", p.Text, err)

@@ -21,16 +21,16 @@ type Need struct {
 
 // A Request is what to ask Slurm for.
 type Request struct {
-	GRES       string // on each node: "gpu:a100-80:1"
-	Nodes      int
-	Constraint string // "" or an expression of features
-	Partition  string
-	Host       uint64 // on each node; 0: not asked for
+	GRES       string `json:"gres"` // on each node: "gpu:a100-80:1"
+	Nodes      int    `json:"nodes"`
+	Constraint string `json:"constraint,omitempty"` // an expression of features
+	Bytes      uint64 `json:"gpu_bytes"`            // memory of one GPU of the kind, or of the shards asked for
+	Guessed    bool   `json:"gpu_bytes_guessed"`    // Bytes was read off the name
+	Host       uint64 `json:"host_bytes,omitempty"` // on each node; 0: not asked for
 
-	Type    string // as people call what is asked for
-	Bytes   uint64 // memory of one GPU of the kind, or of the shards asked for
-	Guessed bool   // Bytes was read off the name
-	Family  bool   // Bytes is the least of several GPUs that the name could mean
+	Partition string `json:"-"`
+	Type      string `json:"-"` // as people call what is asked for
+	Family    bool   `json:"-"` // Bytes is the least of several GPUs that the name could mean
 }
 
 // Args returns the request as options of sbatch, srun and salloc.

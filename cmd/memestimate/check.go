@@ -119,8 +119,7 @@ func (c *checking) run(e *env, compare bool, o *output) (*gate.Outcome, error) {
 	if check.Base != "" && errors.Is(out.Err, git.ErrRevision) {
 		out.Err = fail(exitUsage, "%w", out.Err)
 	}
-	var at *budget.Error
-	if errors.As(out.Err, &at) && at.Key != "" {
+	if at, ok := errors.AsType[*budget.Error](out.Err); ok && at.Key != "" {
 		if near := nearest(at.Key, at.Known); near != "" {
 			out.Err = fail(exitInput, "%w", out.Err).withHint("did you mean %s?", near)
 		}
@@ -236,7 +235,7 @@ func (c *checking) verdict(e *env, out *gate.Outcome) error {
 		fmt.Fprintf(e.stderr, "memestimate: this change loosens its own limits: %s\n", oneLine(text))
 	}
 	for _, p := range out.Problems() {
-		if bug := (*gate.Bug)(nil); errors.As(p.Err, &bug) {
+		if _, bug := errors.AsType[*gate.Bug](p.Err); bug {
 			code = exitBug
 		}
 		switch {
@@ -255,7 +254,7 @@ func (c *checking) verdict(e *env, out *gate.Outcome) error {
 	}
 	switch {
 	case out.Err != nil:
-		return fail(code, "%w", out.Err).withHint("%s", hintOf(out.Err))
+		return fail(code, "%w", out.Err)
 	case code == exitOK:
 		return nil
 	}

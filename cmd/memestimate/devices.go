@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -91,12 +90,7 @@ CSV and JSON have utilization, temperature and power too.`,
 				fmt.Fprintf(e.stderr, "memestimate: %s belongs to %s, who can remove what it says of reservations; "+
 					"they still count\n", quoteArg(list.StateDir), list.owner)
 			}
-			return o.write(e, func(w io.Writer) error {
-				if o.format == "json" {
-					return report.JSON(w, list)
-				}
-				return o.grid(w, e, list.grid(o.format == "csv"))
-			})
+			return o.answer(e, list, func() *report.Grid { return list.grid(o.format == "csv") })
 		},
 	}
 	g.flags(cmd.Flags())

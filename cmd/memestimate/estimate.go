@@ -196,8 +196,7 @@ func (s *settings) resizes(in source) bool {
 // explain gives an error about a model its place, its exit code and, where one
 // helps, a hint.
 func (s *settings) explain(err error, command string, in source, m *onnxload.Model) error {
-	var bind *shape.BindError
-	if errors.As(err, &bind) {
+	if _, ok := errors.AsType[*shape.BindError](err); ok {
 		text, meant, asked := strings.Cut(err.Error(), "; did you mean ")
 		x := usagef("%s: --%s", quoteArg(in.arg), text)
 		if asked {
@@ -206,11 +205,10 @@ func (s *settings) explain(err error, command string, in source, m *onnxload.Mod
 		return x
 	}
 	err = fmt.Errorf("%s: %w", quoteArg(in.arg), err)
-	var unbound *estimate.UnboundError
-	switch {
-	case errors.As(err, &unbound):
+	if unbound, ok := errors.AsType[*estimate.UnboundError](err); ok {
 		return fail(exitUsage, "%w", err).withHint("%s", s.completing(command, in, m, unbound.Dims))
-	case errors.Is(err, estimate.ErrIncomplete):
+	}
+	if errors.Is(err, estimate.ErrIncomplete) {
 		return fail(exitInput, "%w", err).withHint("without --strict the answer is a lower bound")
 	}
 	if fixed := fixedBatch(m); fixed > 0 && (s.batch > 0 && s.batch != fixed || len(s.inputs) > 0) {

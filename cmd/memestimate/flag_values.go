@@ -269,23 +269,17 @@ func gpuFlag(to *string) *parsed[string] {
 			return "auto", nil
 		}
 		g, err := gpu.Find(s)
-		var meant *spelling.Error
-		if errors.As(err, &meant) { // several
+		if _, several := errors.AsType[*spelling.Error](err); several {
 			return "", err
 		}
-		if err != nil || s == "" {
-			return "", unknownGPU()
+		if err != nil || s == "" { // no other name is proposed: a card of nearly the same name may have more memory
+			return "", fail(exitInput, "want auto, a size such as 11GiB, or one that memestimate gpus lists").
+				withHint("its memory is enough: --gpu 11GiB")
 		}
 		return g.ID, nil
 	})
 	v.names = gpuNames
 	return v
-}
-
-// unknownGPU says which GPUs there are. No other name is proposed: a card of nearly the same name may have more memory.
-func unknownGPU() error {
-	return &nameError{text: "want auto, a size such as 11GiB, or one that memestimate gpus lists",
-		other: "its memory is enough: --gpu 11GiB"}
 }
 
 // gpuNames are the names that --gpu takes.

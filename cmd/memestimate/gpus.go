@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"strconv"
 	"strings"
 
@@ -43,12 +42,7 @@ on the first GPU of the list, or on the one that a recording was made for.`,
 				}
 				listed = []gpu.Device{d}
 			}
-			return o.write(e, func(w io.Writer) error {
-				if o.format == "json" {
-					return writeGPUs(w, listed)
-				}
-				return o.grid(w, e, gpuGrid(listed, o.format))
-			})
+			return o.answer(e, gpuListOf(listed), func() *report.Grid { return gpuGrid(listed, o.format) })
 		},
 	}
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
@@ -81,10 +75,11 @@ func gpuGrid(listed []gpu.Device, format string) *report.Grid {
 	return g
 }
 
-func writeGPUs(w io.Writer, listed []gpu.Device) error {
-	var list []knownGPU
+func gpuListOf(listed []gpu.Device) (list gpuList) {
+	list.Schema = gpusForm
 	for _, d := range listed {
-		list = append(list, knownGPU{d.ID, d.Name, d.Memory, d.Capability.String(), d.Multiprocessors, d.Measured, d.Basis()})
+		list.GPUs = append(list.GPUs, knownGPU{d.ID, d.Name, d.Memory, d.Capability.String(), d.Multiprocessors, d.Measured,
+			d.Basis()})
 	}
-	return report.JSON(w, gpuList{gpusForm, list})
+	return list
 }

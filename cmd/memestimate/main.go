@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,9 @@ func (e *exitError) Error() string {
 
 // Unwrap returns the error that e carries.
 func (e *exitError) Unwrap() error { return e.err }
+
+// Hint returns the hint, or that of the error that e carries.
+func (e *exitError) Hint() string { return cmp.Or(e.hint, hintOf(e.err)) }
 
 // fail returns an error that ends the process with code.
 func fail(code int, format string, args ...any) *exitError {
@@ -181,9 +185,6 @@ func codeOf(err error) int {
 
 // hintOf returns the hint that goes with an error, or "".
 func hintOf(err error) string {
-	if x, ok := errors.AsType[*exitError](err); ok && x.hint != "" {
-		return x.hint
-	}
 	var hinted interface{ Hint() string }
 	if errors.As(err, &hinted) {
 		return hinted.Hint()

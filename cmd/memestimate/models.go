@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,17 +31,14 @@ width. NOTICE in the models folder has their licences in full.`,
 				}
 				list = append(list, m)
 			}
-			return o.write(e, func(w io.Writer) error {
-				if o.format == "json" {
-					return report.JSON(w, modelList{modelsForm, list})
-				}
+			return o.answer(e, modelList{modelsForm, list}, func() *report.Grid {
 				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "--dim"},
 					{Title: "forms", Spare: 1}, {Title: "licence", Spare: 3}, {Title: "source", Spare: 2}}}
 				for _, m := range list {
 					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Sizes, " "), strings.Join(m.Forms, " "),
 						m.Licence, m.Source})
 				}
-				return o.grid(w, e, g)
+				return g
 			})
 		},
 	}

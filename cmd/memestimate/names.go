@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -14,19 +12,6 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/spelling"
 )
-
-// A nameError is about a name that there is not. Its hint is the one that may have been meant.
-type nameError struct {
-	text  string
-	near  []string
-	other string // the hint where no name is near
-}
-
-// Error says what was wanted.
-func (e *nameError) Error() string { return e.text }
-
-// Hint returns "did you mean adam?", or what to do when no name is near.
-func (e *nameError) Hint() string { return cmp.Or(didYouMean(e.near...), e.other) }
 
 // didYouMean asks whether one of the names was meant; "" when there are none.
 func didYouMean(names ...string) string {
@@ -43,16 +28,16 @@ func didYouMean(names ...string) string {
 
 // unknownName says which names there are; the hint has those that begin with what was typed, or else the nearest one.
 func unknownName(typed string, names []string) error {
-	e := &nameError{text: fmt.Sprintf("want %s", strings.Join(names, ", "))}
+	var near []string
 	for _, n := range names {
 		if len(typed) > 1 && strings.HasPrefix(n, typed) {
-			e.near = append(e.near, n)
+			near = append(near, n)
 		}
 	}
-	if len(e.near) == 0 || len(e.near) > 4 {
-		e.near = []string{nearest(typed, names)}
+	if len(near) == 0 || len(near) > 4 {
+		near = []string{nearest(typed, names)}
 	}
-	return e
+	return fail(exitInput, "want %s", strings.Join(names, ", ")).withHint("%s", didYouMean(near...))
 }
 
 // nearestFlag returns the flag of a command that was meant, with its hyphens, or "".

@@ -183,11 +183,10 @@ func wholeRunes(p []byte) int {
 // putFile is writeFile with the error that the program ends with.
 func putFile(path string, write func(io.Writer) error) error {
 	err := writeFile(path, write)
-	var end interruption
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &end):
+	}
+	if end, ok := errors.AsType[interruption](err); ok {
 		return fail(exitSignal+int(end), "%s: ended by signal %d, nothing is written", quoteArg(path), int(end))
 	}
 	return fail(exitOutput, "%s: %w", quoteArg(path), cause(err))
@@ -230,15 +229,23 @@ func (o *output) grid(w io.Writer, e *env, g *report.Grid) error {
 	return g.Text(w, o.width(e))
 }
 
+// answer writes a result: as JSON, or as the table that lay makes of it.
+func (o *output) answer(e *env, result any, lay func() *report.Grid) error {
+	return o.write(e, func(w io.Writer) error {
+		if o.format == "json" {
+			return report.JSON(w, result)
+		}
+		return o.grid(w, e, lay())
+	})
+}
+
 // cause takes an error of the file system apart: the path is said already.
 func cause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
 	}
-	var le *os.LinkError
-	if errors.As(err, &le) {
-		return le.Err
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
 	}
 	return err
 }

@@ -133,11 +133,7 @@ func meantFlag(cmd *cobra.Command, err error) string {
 			return didYouMean(meant)
 		}
 	}
-	var hinted interface{ Hint() string }
-	if errors.As(err, &hinted) {
-		return hinted.Hint()
-	}
-	return ""
+	return hintOf(err)
 }
 
 // sizeFlags are flags that other programs have for the size of a dimension, which has a name here.

@@ -216,24 +216,18 @@ func hostGuess(parameters int64) uint64 { return 8<<30 + 2*uint64(max(parameters
 
 // slurmJSON is the answer of slurm.
 type slurmJSON struct {
-	Schema     string   `json:"schema"`
-	Need       uint64   `json:"need_bytes"` // on each GPU
-	GPUs       int      `json:"gpus"`
-	GRES       string   `json:"gres"` // on each node
-	Nodes      int      `json:"nodes"`
-	Constraint string   `json:"constraint,omitempty"`
-	GPUBytes   uint64   `json:"gpu_bytes"`
-	Guessed    bool     `json:"gpu_bytes_guessed"` // read off the name
-	Host       uint64   `json:"host_bytes,omitempty"`
-	Options    []string `json:"options"`
+	Schema string `json:"schema"`
+	Need   uint64 `json:"need_bytes"` // on each GPU
+	GPUs   int    `json:"gpus"`
+	*slurm.Request
+	Options []string `json:"options"`
 }
 
 // write writes the request, or with a command the script for sbatch.
 func (j *slurmJob) write(w io.Writer, r *slurm.Request, bytes uint64, command []string) (err error) {
 	switch {
 	case j.format == "json":
-		return report.JSON(w, slurmJSON{slurmForm, bytes, j.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes,
-			r.Guessed, r.Host, j.args(r)})
+		return report.JSON(w, slurmJSON{slurmForm, bytes, j.count.least(), r, j.args(r)})
 	case len(command) > 0:
 		_, err = io.WriteString(w, j.script(r, command))
 	default:

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -86,7 +85,7 @@ func (r *traceResult) write(w io.Writer, e *env, o *output) error {
 		_, err := io.WriteString(w, asciiJSON(b.String())) // to a terminal, as a rule
 		return err
 	case "csv":
-		return r.csv(w)
+		return r.points().CSV(w)
 	}
 	width := 0
 	if o.file == "" {
@@ -100,18 +99,17 @@ func (r *traceResult) write(w io.Writer, e *env, o *output) error {
 	return err
 }
 
-// csv writes the timelines, a row a point.
-func (r *traceResult) csv(w io.Writer) error {
-	c := csv.NewWriter(w)
-	c.Write([]string{"seconds", "gpu", "uuid", "by", "used_bytes"}) // Flush and Error tell
-	for _, g := range r.GPUs {
-		for _, p := range g.Timeline {
-			c.Write([]string{strconv.FormatFloat(p.At.Seconds(), 'f', 3, 64), strings.TrimPrefix(g.Label, "GPU "), g.UUID, g.By,
-				strconv.FormatUint(p.Used, 10)})
+// points are the timelines, a row a point.
+func (r *traceResult) points() *report.Grid {
+	g := &report.Grid{Columns: []report.Column{{Title: "seconds"}, {Title: "gpu"}, {Title: "uuid"}, {Title: "by"},
+		{Title: "used_bytes"}}}
+	for _, t := range r.GPUs {
+		for _, p := range t.Timeline {
+			g.Rows = append(g.Rows, []string{strconv.FormatFloat(p.At.Seconds(), 'f', 3, 64), strings.TrimPrefix(t.Label, "GPU "),
+				t.UUID, t.By, strconv.FormatUint(p.Used, 10)})
 		}
 	}
-	c.Flush()
-	return c.Error()
+	return g
 }
 
 // sparkWidth is how many characters a course is drawn with.

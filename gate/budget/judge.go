@@ -195,8 +195,7 @@ func ParseGrowth(s string) (Growth, error) {
 		return Growth{Percent: p, Share: true}, nil
 	}
 	n, err := spelling.Size(s)
-	var meant *spelling.Error
-	if errors.As(err, &meant) && meant.Hint() != "" {
+	if meant, ok := errors.AsType[*spelling.Error](err); ok && meant.Hint() != "" {
 		return Growth{}, err
 	}
 	if err != nil {

@@ -187,8 +187,8 @@ func (r *Repo) IsAncestor(commit, of string) (is, known bool) {
 	if err == nil {
 		return true, true
 	}
-	var exit *exec.ExitError
-	return false, errors.As(err, &exit) && exit.ExitCode() == 1 && !r.shallow()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return false, ok && exit.ExitCode() == 1 && !r.shallow()
 }
 
 func (r *Repo) shallow() bool {
