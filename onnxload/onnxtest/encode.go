@@ -1,178 +1,133 @@
 package onnxtest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"reflect"
+	"strconv"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // Bytes returns the file.
 func (m Model) Bytes() []byte {
-	ir, opset := m.IR, m.Opset
-	if ir == 0 {
-		ir = 10
+	m.IR = cmp.Or(m.IR, 10)
+	if opset := cmp.Or(m.Opset, 21); opset > 0 {
+		m.Opsets = append([]Import{{"", opset}}, m.Opsets...)
 	}
-	if opset == 0 {
-		opset = 21
-	}
-	b := Varint(nil, 1, uint64(ir))
-	if m.Producer != "" {
-		b = Str(b, 2, m.Producer)
-	}
-	b = Bytes(b, 7, m.Graph.Bytes())
-	if opset > 0 {
-		b = Bytes(b, 8, Import{"", opset}.bytes())
-	}
-	for _, o := range m.Opsets {
-		b = Bytes(b, 8, o.bytes())
-	}
-	b = entries(b, 14, m.Meta)
-	for _, f := range m.Functions {
-		b = Bytes(b, 25, f.bytes())
-	}
-	return append(b, m.Extra...)
-}
-
-func (o Import) bytes() []byte { return Varint(Str(nil, 1, o.Domain), 2, uint64(o.Version)) }
-
-func entries(b []byte, field int, list []onnxload.Entry) []byte {
-	for _, e := range list {
-		b = Bytes(b, field, Str(Str(nil, 1, e.Key), 2, e.Value))
-	}
-	return b
+	return append(fields(m), m.Extra...)
 }
 
 // Bytes returns the GraphProto.
 func (g Graph) Bytes() []byte {
-	var b []byte
-	for _, n := range g.Nodes {
-		b = Bytes(b, 1, n.bytes())
-	}
-	name := g.Name
-	if name == "" {
-		name = "g"
-	}
-	b = Str(b, 2, name)
-	for _, t := range g.Inits {
-		b = Bytes(b, 5, t.Bytes())
-	}
-	for _, s := range g.Sparse {
-		b = Bytes(b, 15, s.bytes())
-	}
-	for _, v := range g.In {
-		b = Bytes(b, 11, v.bytes())
-	}
-	for _, v := range g.Out {
-		b = Bytes(b, 12, v.bytes())
-	}
-	for _, v := range g.Infos {
-		b = Bytes(b, 13, v.bytes())
-	}
-	return append(entries(b, 16, g.Meta), g.Extra...)
+	g.Name = cmp.Or(g.Name, "g")
+	return append(fields(g), g.Extra...)
 }
 
-func (n Node) bytes() []byte {
-	var b []byte
-	for _, s := range n.In {
-		b = Str(b, 1, s)
+// fields writes a struct's fields that have the number of one of the message's, in their order.
+func fields(message any) (b []byte) {
+	v := reflect.ValueOf(message)
+	for i := range v.NumField() {
+		if tag, ok := v.Type().Field(i).Tag.Lookup("field"); ok {
+			number, err := strconv.Atoi(tag)
+			if err != nil {
+				panic(err)
+			}
+			if x := v.Field(i); x.Kind() == reflect.Slice || x.Kind() == reflect.Struct || !x.IsZero() {
+				b = appendField(b, number, x)
+			}
+		}
 	}
-	for _, s := range n.Out {
-		b = Str(b, 2, s)
+	return b
+}
+
+// appendField writes a field, once for each element of a list.
+func appendField(b []byte, number int, v reflect.Value) []byte {
+	switch x := v.Interface().(type) {
+	case onnxload.Entry:
+		return Bytes(b, number, Str(Str(nil, 1, x.Key), 2, x.Value))
+	case Graph:
+		return Bytes(b, number, x.Bytes())
+	case Node:
+		return Bytes(b, number, append(fields(x), x.Extra...))
+	case Attr:
+		return Bytes(b, number, x.bytes())
+	case Tensor:
+		return Bytes(b, number, x.Bytes())
+	case Type:
+		if x.Kind == onnxload.NoType {
+			return b
+		}
+		return Bytes(b, number, x.bytes())
 	}
-	if n.Name != "" {
-		b = Str(b, 3, n.Name)
+	switch {
+	case v.CanInt():
+		return Varint(b, number, uint64(v.Int()))
+	case v.CanUint():
+		return Varint(b, number, v.Uint())
+	case v.CanFloat():
+		return fixed32(b, number, math.Float32bits(float32(v.Float())))
+	case v.Kind() == reflect.String:
+		return Str(b, number, v.String())
+	case v.Kind() == reflect.Struct:
+		return Bytes(b, number, fields(v.Interface()))
+	case v.Kind() != reflect.Slice:
+		panic(fmt.Sprintf("onnxtest: field of type %v", v.Type()))
 	}
-	b = Str(b, 4, n.Op)
-	for _, a := range n.Attrs {
-		b = Bytes(b, 5, a.bytes())
+	for i := range v.Len() {
+		b = appendField(b, number, v.Index(i))
 	}
-	if n.Domain != "" {
-		b = Str(b, 7, n.Domain)
-	}
-	if n.Overload != "" {
-		b = Str(b, 8, n.Overload)
-	}
-	return append(entries(b, 9, n.Meta), n.Extra...)
+	return b
+}
+
+// attrFields says which field of an AttributeProto has a value of each type.
+var attrFields = map[reflect.Type]struct {
+	number int
+	is     onnxload.AttrType
+}{
+	reflect.TypeFor[int]():       {3, onnxload.AttrInt},
+	reflect.TypeFor[int64]():     {3, onnxload.AttrInt},
+	reflect.TypeFor[float32]():   {2, onnxload.AttrFloat},
+	reflect.TypeFor[string]():    {4, onnxload.AttrString},
+	reflect.TypeFor[[]int64]():   {8, onnxload.AttrInts},
+	reflect.TypeFor[[]float32](): {7, onnxload.AttrFloats},
+	reflect.TypeFor[[]string]():  {9, onnxload.AttrStrings},
+	reflect.TypeFor[Tensor]():    {5, onnxload.AttrTensor},
+	reflect.TypeFor[[]Tensor]():  {10, onnxload.AttrTensors},
+	reflect.TypeFor[Sparse]():    {22, onnxload.AttrSparseTensor},
+	reflect.TypeFor[Graph]():     {6, onnxload.AttrGraph},
+	reflect.TypeFor[[]Graph]():   {11, onnxload.AttrGraphs},
+	reflect.TypeFor[Type]():      {14, onnxload.AttrTypeProto},
+	reflect.TypeFor[[]Type]():    {15, onnxload.AttrTypeProtos},
 }
 
 func (a Attr) bytes() []byte {
-	b := Str(nil, 1, a.Name)
-	v := a.Value
+	b, v := Str(nil, 1, a.Name), a.Value
+	if r, ok := v.(Ref); ok {
+		return Varint(Str(b, 21, r.Name), 20, uint64(r.Type))
+	}
 	u, untyped := v.(Untyped)
 	if untyped {
 		v = u.Value
 	}
-	var t onnxload.AttrType
-	switch v := v.(type) {
-	case int:
-		b, t = Varint(b, 3, uint64(v)), onnxload.AttrInt
-	case int64:
-		b, t = Varint(b, 3, uint64(v)), onnxload.AttrInt
-	case float32:
-		b, t = fixed32(b, 2, math.Float32bits(v)), onnxload.AttrFloat
-	case string:
-		b, t = Str(b, 4, v), onnxload.AttrString
-	case []int64:
-		for _, x := range v {
-			b = Varint(b, 8, uint64(x))
-		}
-		t = onnxload.AttrInts
-	case []float32:
-		for _, x := range v {
-			b = fixed32(b, 7, math.Float32bits(x))
-		}
-		t = onnxload.AttrFloats
-	case []string:
-		for _, x := range v {
-			b = Str(b, 9, x)
-		}
-		t = onnxload.AttrStrings
-	case Tensor:
-		b, t = Bytes(b, 5, v.Bytes()), onnxload.AttrTensor
-	case []Tensor:
-		for _, x := range v {
-			b = Bytes(b, 10, x.Bytes())
-		}
-		t = onnxload.AttrTensors
-	case Sparse:
-		b, t = Bytes(b, 22, v.bytes()), onnxload.AttrSparseTensor
-	case Graph:
-		b, t = Bytes(b, 6, v.Bytes()), onnxload.AttrGraph
-	case []Graph:
-		for _, x := range v {
-			b = Bytes(b, 11, x.Bytes())
-		}
-		t = onnxload.AttrGraphs
-	case Type:
-		b, t = Bytes(b, 14, v.bytes()), onnxload.AttrTypeProto
-	case []Type:
-		for _, x := range v {
-			b = Bytes(b, 15, x.bytes())
-		}
-		t = onnxload.AttrTypeProtos
-	case Ref:
-		b, t = Str(b, 21, v.Name), v.Type
-	default:
+	f, ok := attrFields[reflect.TypeOf(v)]
+	if !ok {
 		panic(fmt.Sprintf("onnxtest: attribute of type %T", v))
 	}
+	b = appendField(b, f.number, reflect.ValueOf(v))
 	if untyped {
 		return b
 	}
-	return Varint(b, 20, uint64(t))
+	return Varint(b, 20, uint64(f.is))
 }
 
 // Bytes returns the TensorProto.
 func (t Tensor) Bytes() []byte {
-	var b []byte
-	for _, d := range t.Dims {
-		b = Varint(b, 1, uint64(d))
-	}
-	b = Varint(b, 2, uint64(t.DType))
-	b = t.typed(b)
-	if t.Name != "" {
-		b = Str(b, 8, t.Name)
+	b := fields(t)
+	if t.Typed != nil {
+		b = t.typed(b)
 	}
 	if t.Raw != nil || t.HasRaw {
 		b = Bytes(b, 9, t.Raw)
@@ -186,73 +141,44 @@ func (t Tensor) Bytes() []byte {
 	return append(b, t.Extra...)
 }
 
+// typedFields says which field of a TensorProto has elements of each type, and how they are packed.
+var typedFields = map[reflect.Type]struct{ number, wire int }{
+	reflect.TypeFor[[]float32](): {4, 5},
+	reflect.TypeFor[[]float64](): {10, 1},
+	reflect.TypeFor[[]int32]():   {5, 0},
+	reflect.TypeFor[[]int64]():   {7, 0},
+	reflect.TypeFor[[]uint64]():  {11, 0},
+}
+
 func (t Tensor) typed(b []byte) []byte {
-	field, wire := 0, 0
-	var list [][]byte
-	switch v := t.Typed.(type) {
-	case nil:
-		return b
-	case []float32:
-		field, wire = 4, 5
-		for _, x := range v {
-			list = append(list, binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)))
-		}
-	case []float64:
-		field, wire = 10, 1
-		for _, x := range v {
-			list = append(list, binary.LittleEndian.AppendUint64(nil, math.Float64bits(x)))
-		}
-	case []int32:
-		field = 5
-		for _, x := range v {
-			list = append(list, binary.AppendUvarint(nil, uint64(x)))
-		}
-	case []int64:
-		field = 7
-		for _, x := range v {
-			list = append(list, binary.AppendUvarint(nil, uint64(x)))
-		}
-	case []uint64:
-		field = 11
-		for _, x := range v {
-			list = append(list, binary.AppendUvarint(nil, x))
-		}
-	case []string:
-		for _, x := range v {
-			b = Str(b, 6, x)
-		}
-		return b
-	default:
-		panic(fmt.Sprintf("onnxtest: typed data of %T", v))
+	if s, ok := t.Typed.([]string); ok {
+		return appendField(b, 6, reflect.ValueOf(s))
+	}
+	f, ok := typedFields[reflect.TypeOf(t.Typed)]
+	if !ok {
+		panic(fmt.Sprintf("onnxtest: typed data of %T", t.Typed))
 	}
 	var packed []byte
-	for _, x := range list {
-		if t.Unpacked {
-			b = append(Tag(b, field, wire), x...)
+	list := reflect.ValueOf(t.Typed)
+	for i := range list.Len() {
+		var element []byte
+		switch x := list.Index(i); {
+		case x.CanInt():
+			element = binary.AppendUvarint(nil, uint64(x.Int()))
+		case x.CanUint():
+			element = binary.AppendUvarint(nil, x.Uint())
+		default:
+			element, _ = binary.Append(nil, binary.LittleEndian, x.Interface())
 		}
-		packed = append(packed, x...)
+		if t.Unpacked {
+			b = append(Tag(b, f.number, f.wire), element...)
+		}
+		packed = append(packed, element...)
 	}
 	if t.Unpacked {
 		return b
 	}
-	return Bytes(b, field, packed)
-}
-
-func (s Sparse) bytes() []byte {
-	b := Bytes(nil, 1, s.Values.Bytes())
-	b = Bytes(b, 2, s.Indices.Bytes())
-	for _, d := range s.Dims {
-		b = Varint(b, 3, uint64(d))
-	}
-	return b
-}
-
-func (v Value) bytes() []byte {
-	b := entries(Str(nil, 1, v.Name), 4, v.Meta)
-	if v.Type.Kind == onnxload.NoType {
-		return b
-	}
-	return Bytes(b, 2, v.Type.bytes())
+	return Bytes(b, f.number, packed)
 }
 
 func (t Type) bytes() []byte {
@@ -298,38 +224,6 @@ func (t Type) shape() []byte {
 			panic(fmt.Sprintf("onnxtest: dimension of type %T", d))
 		}
 		b = Bytes(b, 1, dim)
-	}
-	return b
-}
-
-func (f Function) bytes() []byte {
-	b := Str(nil, 1, f.Name)
-	for _, s := range f.In {
-		b = Str(b, 4, s)
-	}
-	for _, s := range f.Out {
-		b = Str(b, 5, s)
-	}
-	for _, s := range f.Attrs {
-		b = Str(b, 6, s)
-	}
-	for _, n := range f.Nodes {
-		b = Bytes(b, 7, n.bytes())
-	}
-	for _, o := range f.Opsets {
-		b = Bytes(b, 9, o.bytes())
-	}
-	if f.Domain != "" {
-		b = Str(b, 10, f.Domain)
-	}
-	for _, a := range f.Defaults {
-		b = Bytes(b, 11, a.bytes())
-	}
-	for _, v := range f.Infos {
-		b = Bytes(b, 12, v.bytes())
-	}
-	if f.Overload != "" {
-		b = Str(b, 13, f.Overload)
 	}
 	return b
 }

@@ -22,42 +22,46 @@ import (
 
 // A Model is a ModelProto.
 type Model struct {
-	IR        int64    // 10 when zero
-	Opset     int64    // of ai.onnx: 21 when zero; none is written when negative
-	Opsets    []Import // other domains
-	Producer  string
-	Meta      []onnxload.Entry
-	Graph     Graph
-	Functions []Function
-	Extra     []byte // fields appended as they are
+	Opset     int64            // of ai.onnx: 21 when zero; none is written when negative
+	IR        int64            `field:"1"` // 10 when zero
+	Producer  string           `field:"2"`
+	Graph     Graph            `field:"7"`
+	Opsets    []Import         `field:"8"` // other domains
+	Meta      []onnxload.Entry `field:"14"`
+	Functions []Function       `field:"25"`
+	Extra     []byte           // fields appended as they are
 }
 
 // An Import is an OperatorSetIdProto.
 type Import struct {
-	Domain  string
-	Version int64
+	Domain  string `field:"1"`
+	Version int64  `field:"2"`
 }
 
 // A Graph is a GraphProto.
 type Graph struct {
-	Name   string // "g" when empty
-	Nodes  []Node
-	Inits  []Tensor
-	Sparse []Sparse
-	In     []Value
-	Out    []Value
-	Infos  []Value
-	Meta   []onnxload.Entry
+	Nodes  []Node           `field:"1"`
+	Name   string           `field:"2"` // "g" when empty
+	Inits  []Tensor         `field:"5"`
+	Sparse []Sparse         `field:"15"`
+	In     []Value          `field:"11"`
+	Out    []Value          `field:"12"`
+	Infos  []Value          `field:"13"`
+	Meta   []onnxload.Entry `field:"16"`
 	Extra  []byte
 }
 
 // A Node is a NodeProto.
 type Node struct {
-	Op, Domain, Name, Overload string
-	In, Out                    []string
-	Attrs                      []Attr
-	Meta                       []onnxload.Entry
-	Extra                      []byte
+	In       []string         `field:"1"`
+	Out      []string         `field:"2"`
+	Name     string           `field:"3"`
+	Op       string           `field:"4"`
+	Attrs    []Attr           `field:"5"`
+	Domain   string           `field:"7"`
+	Overload string           `field:"8"`
+	Meta     []onnxload.Entry `field:"9"`
+	Extra    []byte
 }
 
 // Op returns a node; in and out are names separated by spaces, "-" for an
@@ -114,9 +118,9 @@ func A(name string, value any) Attr { return Attr{name, value} }
 
 // A Tensor is a TensorProto. Raw and Typed may both be nil: no data.
 type Tensor struct {
-	Name     string
-	DType    onnxload.DType
-	Dims     []int64
+	Dims     []int64        `field:"1"`
+	DType    onnxload.DType `field:"2"`
+	Name     string         `field:"8"`
 	Raw      []byte
 	HasRaw   bool     // write raw_data although it is empty
 	Typed    any      // []float32, []float64, []int32, []int64, []uint64 or []string, in the field that goes with it
@@ -165,8 +169,9 @@ func (t Tensor) Scalar() Tensor {
 
 // A Sparse is a SparseTensorProto.
 type Sparse struct {
-	Values, Indices Tensor
-	Dims            []int64
+	Values  Tensor  `field:"1"`
+	Indices Tensor  `field:"2"`
+	Dims    []int64 `field:"3"`
 }
 
 // SparseOf returns a Sparse.
@@ -174,9 +179,9 @@ func SparseOf(values, indices Tensor, dims ...int64) Sparse { return Sparse{valu
 
 // A Value is a ValueInfoProto. One with the zero Type is a name only.
 type Value struct {
-	Name string
-	Type Type
-	Meta []onnxload.Entry
+	Name string           `field:"1"`
+	Type Type             `field:"2"`
+	Meta []onnxload.Entry `field:"4"`
 }
 
 // A Type is a TypeProto; the zero Type is not written.
@@ -207,13 +212,16 @@ func Float(name string, dims ...any) Value { return Val(name, onnxload.Float32, 
 
 // A Function is a FunctionProto.
 type Function struct {
-	Domain, Name, Overload string
-	In, Out                []string
-	Attrs                  []string // names without default
-	Defaults               []Attr
-	Nodes                  []Node
-	Infos                  []Value
-	Opsets                 []Import
+	Name     string   `field:"1"`
+	In       []string `field:"4"`
+	Out      []string `field:"5"`
+	Attrs    []string `field:"6"` // names without default
+	Nodes    []Node   `field:"7"`
+	Opsets   []Import `field:"9"`
+	Domain   string   `field:"10"`
+	Defaults []Attr   `field:"11"`
+	Infos    []Value  `field:"12"`
+	Overload string   `field:"13"`
 }
 
 // Domain returns an Import.
