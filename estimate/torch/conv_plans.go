@@ -57,11 +57,10 @@ func (r *run) search(s kernels.ConvShape, pass kernels.ConvPass, named int64) {
 		r.searched = map[searched]bool{}
 	}
 	r.searched[of] = true
-	from, bytes := r.log.Written(), min(s.Search(pass, max(named, s.Operands())), program.MaxBytes)
+	bytes := min(s.Search(pass, max(named, s.Operands())), program.MaxBytes)
 	block := r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: timeline.Workspace}, timeline.Searching)
 	r.log.Free(block, r.layer)
 	r.log.Release(r.layer)
-	r.onceOnly(from)
 }
 
 // A searched is a pass that a thread searched the fastest engine of, by ConvShape.AppendKey.

@@ -18,13 +18,6 @@ type Tensor struct {
 type tensorsMade struct {
 	list  timeline.Chunks[madeTensor]
 	names []string // of autograd nodes that keep one
-	again []again  // passes that are made of another
-}
-
-// An again says which blocks those from first on stand for, -1 for none.
-type again struct {
-	first int32
-	of    []int32
 }
 
 type madeTensor struct {
@@ -58,20 +51,8 @@ func (m *tensorsMade) keep(block int32, name string) {
 	made.saved = int32(k) + 1
 }
 
-// madeAgain says that a copying's blocks are for what those are for that it copied.
-func (m *tensorsMade) madeAgain(c *timeline.Copying) {
-	first, of := c.Copied()
-	m.again = append(m.again, again{first, of})
-}
-
 // at returns what a block was made for.
 func (m *tensorsMade) at(block int32) (t Tensor, ok bool) {
-	for _, a := range m.again {
-		if k := block - a.first; k >= 0 && int(k) < len(a.of) && a.of[k] >= 0 {
-			block = a.of[k]
-			break
-		}
-	}
 	if block < 0 || int(block) >= m.list.Len() {
 		return t, false
 	}

@@ -25,11 +25,11 @@ func (r *run) useBLAS(lt bool) {
 	t := r.thread()
 	if !r.blas[t] {
 		r.blas[t] = true
-		r.keepForGood(r.alloc(r.opts.GPU.BLASWorkspace, timeline.Workspace))
+		r.alloc(r.opts.GPU.BLASWorkspace, timeline.Workspace)
 	}
 	if lt && !r.lt[t] {
 		r.lt[t] = true
-		r.keepForGood(r.alloc(r.opts.GPU.LtWorkspace, timeline.Workspace))
+		r.alloc(r.opts.GPU.LtWorkspace, timeline.Workspace)
 	}
 }
 

@@ -60,7 +60,6 @@ func runRNN(kind kernels.RNNKind) func(*run, *program.Call, []*tensor) []*tensor
 		if s.Dropout { // get_dropout_state keeps one for each device, for good
 			if r.dropoutState == nil {
 				r.dropoutState = r.alloc(kernels.DropoutState(*r.opts.GPU), timeline.Workspace)
-				r.keepForGood(r.dropoutState)
 			}
 			random = r.dropoutState
 		}

@@ -61,9 +61,6 @@ func (d *reducer) rebuilds() int32 {
 // delays reports whether a step reduces all gradients at its end: the first of a static graph.
 func (d *reducer) delays(step int32) bool { return d != nil && d.Static && step == 1 }
 
-// alike reports whether all steps do the same but for the buckets that are made anew.
-func (d *reducer) alike() bool { return d == nil || !d.Static && !d.View }
-
 // settled reports whether the steps after this one find the buckets as it did.
 func (d *reducer) settled(step int32) bool { return d == nil || step >= d.rebuilds()-1 }
 
@@ -196,7 +193,6 @@ func (r *run) beforeForward(values []*tensor) {
 	if r.ddp == nil {
 		return
 	}
-	r.laterDoes(r.rebuild)
 	r.rebuild()
 	var buffers []*tensor
 	for _, id := range r.prog.State {
@@ -247,7 +243,6 @@ func (r *run) dropOld() {
 	if d == nil {
 		return
 	}
-	r.laterDoes(r.dropOld)
 	if d.rebuilt && d.race.until == 0 { // the first backward pass since then
 		d.race.until = r.log.Written()
 	}

@@ -49,9 +49,6 @@ type run struct {
 
 	err error // the first that happened: what follows it does not count
 
-	copied  bool       // the second step's pass was made of the first one's
-	watched *firstPass // while the first pass runs, where the second may be made of it
-
 	like *timeline.Log // Options.Like, until the first forward pass is over
 	same bool          // see Run.Same
 

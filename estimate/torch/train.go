@@ -33,18 +33,12 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	r.heads = headsOf(r.prog, r.opts.Loss)
 	r.grad = true
 	t := &training{values: values, scaler: new(gradScaler)}
-	var end moment       // of the step before
-	var first *firstPass // that those of later steps are made of
+	var end moment // of the step before
 	for r.step = 1; int(r.step) <= steps; r.step++ {
-		if first != nil {
-			more := r.ddp != nil && int(r.step) < steps // else it most likely repeats
-			held := first.again(r, params, more)
-			t.outs, t.loss = held[:len(held)-1], held[len(held)-1]
-			if !more {
-				first = nil
+		for pass := range max(r.opts.Accumulate, 1) {
+			if more, err := r.pass(t, r.step == 1 && pass == 0); err != nil || !more {
+				return err
 			}
-		} else if first, err = r.passesOfStep(t, params); err != nil || r.same {
-			return err
 		}
 		scaled := t.scaler
 		if !r.opts.Scaler || t.loss == nil {
@@ -58,23 +52,6 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		}
 	}
 	return nil
-}
-
-// passesOfStep are the forward and backward passes of a step. It returns the first step's if later ones can be made of
-// it.
-func (r *run) passesOfStep(t *training, params []*leaf) (*firstPass, error) {
-	r.watched = r.watch()
-	for pass := range max(r.opts.Accumulate, 1) {
-		if more, err := r.pass(t, r.step == 1 && pass == 0); err != nil || !more {
-			return nil, err
-		}
-	}
-	watched := r.watched
-	if r.watched = nil; watched != nil && t.loss != nil && watched.end(r, params, t.held()) {
-		r.copied = true
-		return watched, nil
-	}
-	return nil, nil
 }
 
 // pass is one forward and backward pass: the whole of a step, or one of those whose gradients it accumulates. There is
@@ -97,7 +74,6 @@ func (r *run) pass(t *training, first bool) (more bool, err error) {
 	if r.isLike() {
 		return false, nil
 	}
-	r.laterDoes(func() { r.releaseAll(t.outs) })
 	r.releaseAll(old)
 	if err := r.computeLoss(t, first); err != nil {
 		return false, err
@@ -113,16 +89,9 @@ func (r *run) pass(t *training, first bool) (more bool, err error) {
 func (r *run) computeLoss(t *training, first bool) (err error) {
 	r.begin(timeline.Loss)
 	if first {
-		from := r.log.Written()
 		if t.labels, err = r.targets(t.outs); err != nil {
 			return err
 		}
-		for _, l := range t.labels {
-			if l != nil && !l.host {
-				r.keepForGood(l.st)
-			}
-		}
-		r.onceOnly(from)
 	}
 	loss, err := r.sumOfLosses(t.outs, t.labels)
 	if err == nil {
@@ -134,7 +103,6 @@ func (r *run) computeLoss(t *training, first bool) (err error) {
 	if loss != nil && loss.fn == nil {
 		return r.noGradient()
 	}
-	r.laterDoes(func() { r.release(t.loss) })
 	r.release(t.loss)
 	t.loss = loss
 	r.forgetHooked()

@@ -192,6 +192,44 @@ func (l *Log) First(block int32) int32 {
 	return block
 }
 
+// Keeping returns the same requests where a block is given back, outside of any layer, as late as just before an event:
+// the Log itself where it lives as long anyway. Both are before what is repeated.
+func (l *Log) Keeping(block int32, until int) *Log {
+	freed := 0
+	for freed < until {
+		if e := *l.entries.At(freed); e.Kind() == Free && e.Block() == block {
+			break
+		}
+		freed++
+	}
+	if freed == until {
+		return l
+	}
+	c := &Log{Layers: l.Layers, marks: slices.Clone(l.marks), phase: l.phase, plans: l.plans,
+		again: l.again}
+	for i, m := range c.marks {
+		if int(m) > freed && int(m) < until {
+			c.marks[i]--
+		}
+	}
+	for k := range l.blocks.All() {
+		moved := *k
+		if int(k.alloc) > freed && int(k.alloc) < until {
+			moved.alloc--
+		}
+		c.blocks.Add(moved)
+	}
+	for i := range l.entries.Len() {
+		if i == until {
+			c.Free(block, NoLayer)
+		}
+		if i != freed {
+			c.write(*l.entries.At(i))
+		}
+	}
+	return c
+}
+
 // A Stretch is a part of a Log for a reader: Entries that follow each other. In a repetition, Block tells which block
 // an Entry frees, and Later is how many steps later than their Marks say the Entries happen.
 type Stretch struct {
