@@ -169,56 +169,36 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
 // writeFlags lists the flags of a command by groups: those that people use first, or all. It returns how many it left
 // out.
 func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (left int) {
-	of := func(group *flagGroup) *pflag.FlagSet {
+	all = all || cmd.Annotations[recordsFirst] != "" // whose flags of these names have other defaults
+	ofARun := flagsOf(0, (&settings{}).rows())       // which every command about a model has
+	own := flagGroup{title: "Flags"}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
+			own.names = append(own.names, f.Name)
+		}
+	})
+	for i, group := range append([]flagGroup{own}, flagGroups()...) {
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 		fs.SortFlags = false
-		add := func(f *pflag.Flag) {
+		for _, name := range group.names {
+			f := cmd.Flags().Lookup(name)
 			switch {
-			case f.Hidden || f.Name == "help" || f.Name == "version":
-			case all || cmd.Annotations[recordsFirst] != "": // whose flags of these names have other defaults
+			case f == nil || f.Hidden || name == "help" || name == "version":
+			case all:
 				fs.AddFlag(f)
 			case addFirst(fs, f):
-			case group == nil || !isMain(cmd) && !ofARun()[f.Name]:
+			case i == 0 || !isMain(cmd) && !slices.Contains(ofARun, name):
 				fs.AddFlag(f)
 			default:
 				left++
 			}
 		}
-		if group != nil {
-			for _, name := range group.names {
-				if f := cmd.Flags().Lookup(name); f != nil {
-					add(f)
-				}
-			}
-			return fs
-		}
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
-				add(f)
-			}
-		})
-		return fs
-	}
-	write := func(title string, fs *pflag.FlagSet) {
 		if fs.HasFlags() {
-			fmt.Fprintf(b, "\n%s:\n%s", title, fs.FlagUsagesWrapped(width))
+			fmt.Fprintf(b, "\n%s:\n%s", group.title, fs.FlagUsagesWrapped(width))
 		}
-	}
-	write("Flags", of(nil))
-	for _, g := range flagGroups() {
-		write(g.title, of(&g))
 	}
 	return left
 }
-
-// ofARun are the flags that every command about a model has.
-var ofARun = sync.OnceValue(func() map[string]bool {
-	names := map[string]bool{}
-	for _, name := range flagsOf(0, (&settings{}).rows()) {
-		names[name] = true
-	}
-	return names
-})
 
 // reflow breaks paragraphs anew for a width. Lines that are indented stay as they are.
 func reflow(text string, width int) string {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -231,26 +232,24 @@ func (t *tuner) answerFor(ctx context.Context, e *env, cmd *cobra.Command, word 
 		ways = append(ways, otherWays(t.way, t.seqs)...)
 	}
 	var table *waysTable
-	told := func(i int, file string) error {
-		if i == 0 {
-			in.file = file
-			if t.keep != "" {
-				if err := keepRecording(file, t.keep); err != nil {
-					return err
-				}
-			}
-			err := t.firstAnswer(e, cmd, in, c)
-			if t.listsWays() && (err == nil || codeOf(err) == exitNo) {
-				if table, err = t.beginWays(e, c, err); table != nil {
-					return table.row(ways[0], file, nil)
-				}
-			}
-			return err
+	err = t.recordAll(ctx, e, p, path, work, c, ways, func(i int, file string, why error) error {
+		if i > 0 {
+			return table.row(ways[i], file, why)
 		}
-		return table.row(ways[i], file, nil)
-	}
-	failed := func(i int, why string) error { return table.row(ways[i], "", fmt.Errorf("%s", why)) }
-	err = t.recordAll(ctx, e, p, path, work, c, ways, told, failed)
+		in.file = file // Python ends where the first cannot be recorded
+		if t.keep != "" {
+			if err := keepRecording(file, t.keep); err != nil {
+				return err
+			}
+		}
+		err := t.firstAnswer(e, cmd, in, c)
+		if t.listsWays() && (err == nil || codeOf(err) == exitNo) {
+			if table, err = t.beginWays(e, c, err); table != nil {
+				return table.row(ways[0], file, nil)
+			}
+		}
+		return err
+	})
 	if table != nil && err == nil {
 		err = table.verdict
 	}
@@ -265,10 +264,10 @@ type question struct {
 	Runs  []tuning `json:"runs"`
 }
 
-// recordAll gives the recording of each way in their order: those that are kept at once, the others as Python makes
-// them. Python is started once, where it is needed.
+// recordAll tells of the recording of each way in their order, or of why there is none: of those that are kept at once,
+// of the others as Python makes them. Python is started once, where it is needed.
 func (t *tuner) recordAll(ctx context.Context, e *env, p *pythonPackage, python, work string, c *answerCache,
-	ways []tuning, told func(i int, file string) error, failed func(i int, why string) error) error {
+	ways []tuning, told func(i int, file string, why error) error) error {
 	kept := make([]string, len(ways))
 	var missing []int
 	q := *c.question
@@ -282,7 +281,7 @@ func (t *tuner) recordAll(ctx context.Context, e *env, p *pythonPackage, python,
 	at := 0
 	upTo := func(end int) error { // those that are kept and come before the next that is made
 		for ; at < end; at++ {
-			if err := told(at, kept[at]); err != nil {
+			if err := told(at, kept[at], nil); err != nil {
 				return err
 			}
 		}
@@ -332,10 +331,10 @@ func (t *tuner) recordAll(ctx context.Context, e *env, p *pythonPackage, python,
 		i := missing[*line.Run]
 		if stopped = upTo(i); stopped == nil {
 			if line.Error != "" {
-				stopped = failed(i, line.Error)
+				stopped = told(i, "", errors.New(line.Error))
 			} else {
 				c.put(&ways[i], q.Runs[*line.Run].File)
-				stopped = told(i, q.Runs[*line.Run].File)
+				stopped = told(i, q.Runs[*line.Run].File, nil)
 			}
 			at = i + 1
 		}
