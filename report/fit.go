@@ -15,16 +15,12 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid { return fitCurve(f, exact,
 
 func fitCurve(f *estimate.Fitting, exact bool, word func(*estimate.Fitting, *estimate.Point) string) *Grid {
 	titles := []string{"batch", "allocated", "reserved", "device", "likely", "safe"}
-	largest := f.Memory
-	for _, p := range f.Curve {
-		largest = max(largest, p.SafeBytes)
-	}
 	size := func(n int64) string { return strconv.FormatInt(n, 10) }
 	if exact {
 		titles = []string{"batch", "allocated_bytes", "reserved_bytes", "device_bytes", "likely_bytes", "safe_bytes",
 			"upper_bound_bytes"}
 	} else {
-		unit := largeUnit(largest)
+		unit := largeUnit(max(f.Memory, most(f.Curve, func(p *estimate.Point) int64 { return p.SafeBytes })))
 		size = unit.format
 		for i := range titles[1:] {
 			titles[i+1] += ", " + unit.name

@@ -110,11 +110,7 @@ func proviso(r *estimate.Report) string {
 // Guesses returns what the run rests on and the file does not say, the heaviest first; what was found to weigh nothing
 // is left out.
 func Guesses(r *estimate.Report) *Grid {
-	largest := int64(0)
-	for i := range r.Guesses {
-		largest = max(largest, r.Guesses[i].Bytes, -r.Guesses[i].Bytes, r.Guesses[i].Tensors)
-	}
-	unit := unitFor(largest)
+	unit := unitFor(most(r.Guesses, func(x *estimate.Guess) int64 { return max(x.Bytes, -x.Bytes, x.Tensors) }))
 	g := &Grid{Columns: []Column{{Title: "guess"}, {Title: "what for what", Spare: 1}, {Title: "made"},
 		{Title: "places", Right: true}, {Title: "first layer", File: true, Spare: 3},
 		{Title: "tensors there, " + unit.name, Right: true, Spare: 2},
@@ -146,11 +142,7 @@ func Guesses(r *estimate.Report) *Grid {
 // LiveTensors returns the largest tensors at the peak, n at most, by layer and category.
 func LiveTensors(r *estimate.Report, n int) *Grid {
 	live := r.Peak.Live[:min(n, len(r.Peak.Live))]
-	largest := int64(0)
-	for _, l := range live {
-		largest = max(largest, l.Bytes)
-	}
-	unit := unitFor(largest)
+	unit := unitFor(most(live, func(l *estimate.Live) int64 { return l.Bytes }))
 	g := &Grid{Columns: []Column{{Title: "largest at the peak"}, {Title: "of layer", File: true},
 		{Title: "tensors", Right: true, Spare: 1}, {Title: unit.name, Right: true}}}
 	for _, l := range live {
@@ -161,11 +153,7 @@ func LiveTensors(r *estimate.Report, n int) *Grid {
 
 // Phases returns the phases of the first and of a steady step, and of the one in which the peak is.
 func Phases(r *estimate.Report) *Grid {
-	largest := int64(0)
-	for _, p := range r.Phases {
-		largest = max(largest, p.Peak)
-	}
-	unit := unitFor(largest)
+	unit := unitFor(most(r.Phases, func(p *estimate.Phase) int64 { return p.Peak }))
 	g := &Grid{Columns: []Column{{Title: "step"}, {Title: "phase"}, {Title: "peak, " + unit.name, Right: true},
 		{Title: "after it, " + unit.name, Right: true}}}
 	phases := shownPhases(r.Phases)

@@ -30,6 +30,14 @@ type sizeUnit struct {
 	scale float64
 }
 
+// most returns the largest figure of some items.
+func most[T any](items []T, of func(*T) int64) (n int64) {
+	for i := range items {
+		n = max(n, of(&items[i]))
+	}
+	return n
+}
+
 // unitFor returns the unit in which a column with this largest value is written: at most
 // MiB, which graphics drivers speak too.
 func unitFor(largest int64) sizeUnit {

@@ -1,20 +1,20 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/memestimate/memestimate/estimate"
 )
 
 // WhatIf returns what other settings would make of the run.
 func WhatIf(r *estimate.Report) *Grid {
-	largest := r.Peak.Device
-	for _, v := range r.WhatIf {
-		largest = max(largest, v.Device)
-	}
-	unit := largeUnit(largest)
+	unit := largeUnit(max(r.Peak.Device, most(r.WhatIf, func(v *estimate.Variant) int64 { return v.Device })))
 	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated, " + unit.name, Right: true, Spare: 2},
 		{Title: "reserved, " + unit.name, Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true},
 		{Title: "change", Right: true}, {Title: ""}}}
@@ -89,4 +89,51 @@ func inShort(change string, before []string) string {
 		}
 	}
 	return change
+}
+
+// Ways returns the ways in which a step fits, the cheapest first, and then those in which it does not.
+func Ways(r *estimate.Report) *Grid {
+	unit := largeUnit(most(r.Ways, func(w *estimate.Way) int64 { return w.Need }))
+	by := "" // the same for all that were simulated
+	for _, w := range r.Ways {
+		by = cmp.Or(by, w.By)
+	}
+	g := &Grid{Columns: []Column{
+		{Title: "ways to fit"}, {Title: "GPUs", Right: true}, {Title: "again", Right: true, Spare: 1},
+		{Title: "allocated", Right: true, Spare: 2},
+		{Title: strings.TrimSuffix(by, "_bytes") + ", " + unit.name, Right: true}, {Title: ""},
+	}}
+	for _, w := range r.Ways {
+		settings, fits := w.Settings, "does not fit"
+		if settings == "" {
+			settings = "as it is"
+		}
+		if w.Error != "" {
+			g.Rows = append(g.Rows, []string{settings, strconv.Itoa(w.GPUs), "", "", "?", Refusal(w.Error)})
+			continue
+		}
+		if w.Fits {
+			fits = "fits"
+		}
+		row := []string{settings, strconv.Itoa(w.GPUs), share(w.Price), unit.format(w.Allocated), unit.format(w.Need), fits}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// settingOf is what errors begin with: the setting that they are about, the stage, what was done.
+var settingOf = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[a-z-]+(?: \d+)?: )+`) })
+
+// Refusal says in a few words why settings cannot be simulated: an error's first clause has them.
+func Refusal(err string) string {
+	why, _, _ := strings.Cut(settingOf().ReplaceAllString(err, ""), ": ")
+	return Clean("cannot be simulated: " + why)
+}
+
+// share writes a share as a percentage, nothing where it is none.
+func share(x float64) string {
+	if x == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(100*x, 'f', 1, 64) + " %"
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -101,9 +100,12 @@ func (s *server) ask(ctx context.Context, path, kind string, query url.Values) (
 			Result     json.RawMessage
 		}
 	}
-	if err := json.NewDecoder(&bounded{answer.Body, maxAnswer}).Decode(&out); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(nil, answer.Body, maxAnswer)).Decode(&out); err != nil {
 		if answer.StatusCode/100 != 2 {
 			return nil, fmt.Errorf("the server answered %s", answer.Status)
+		}
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			return nil, fmt.Errorf("the answer has more than %d MiB", maxAnswer>>20)
 		}
 		return nil, err
 	}
@@ -120,21 +122,6 @@ func (s *server) ask(ctx context.Context, path, kind string, query url.Values) (
 		return nil, err
 	}
 	return all, ctx.Err()
-}
-
-// A bounded reader refuses answers without an end.
-type bounded struct {
-	io.Reader
-	left int64
-}
-
-// Read reads the next part of an answer.
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left+1)])
-	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("the answer has more than %d MiB", maxAnswer>>20)
-	}
-	return n, err
 }
 
 // Shown is an address as it may be printed: without its user and its query, which may be secret.

@@ -176,7 +176,7 @@ func (l *deviceList) grid(csv bool) *report.Grid {
 		row := []string{
 			strings.TrimPrefix(d.Label(),
 				"GPU "), printable(d.UUID), printable(d.Name), size(d.Total), size(d.Used), size(d.Free),
-			processes(d), d.Mode.String(), reservations(d), deviceState(d),
+			processes(d), d.Mode.String(), first(d.Reservations, reservation), deviceState(d),
 		}
 		if csv {
 			row = append(row, figure(d.Activity.Utilization, 1), figure(d.Activity.Temperature, 1),
@@ -214,48 +214,44 @@ func printable(s string) string {
 // listed is how many processes or reservations a cell names.
 const listed = 4
 
-func processes(d *devices.Device) string {
-	if !d.KnowsProcesses {
-		return "?"
-	}
+// first writes the first few of a list.
+func first[T any](all []T, write func(*T) string) string {
 	var cells []string
-	for i, p := range d.Processes {
-		if i == listed {
-			cells = append(cells, fmt.Sprintf("and %d more", len(d.Processes)-i))
-			break
-		}
-		size := "?"
-		if p.Known {
-			size = report.Size(int64(p.Bytes))
-		}
-		cells = append(cells, fmt.Sprintf("%d: %s", p.PID, size))
+	for i := range all[:min(len(all), listed)] {
+		cells = append(cells, write(&all[i]))
+	}
+	if more := len(all) - listed; more > 0 {
+		cells = append(cells, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(cells, "; ")
 }
 
-func reservations(d *devices.Device) string {
-	var cells []string
-	for i, r := range d.Reservations {
-		if i == listed {
-			cells = append(cells, fmt.Sprintf("and %d more", len(d.Reservations)-i))
-			break
-		}
-		holder, command, remark := r.PID, r.Command, ""
-		switch {
-		case r.Removed:
-			cells = append(cells, "somebody deleted its file; it ends with its processes")
-			continue
-		case r.Left:
-			holder, command, remark = r.Holder, cmp.Or(r.HolderCommand, "?"), fmt.Sprintf(", left behind by %s (%d)",
-				report.Show(r.Command, 20), r.PID)
-		}
-		if r.Share {
-			remark += ", shared"
-		}
-		cells = append(cells, fmt.Sprintf("%s by %d (%s, %s%s)", report.Size(int64(r.Bytes)), holder, report.Show(r.User, 20),
-			report.Show(command, 20), remark))
+func processes(d *devices.Device) string {
+	if !d.KnowsProcesses {
+		return "?"
 	}
-	return strings.Join(cells, "; ")
+	return first(d.Processes, func(p *devices.Process) string {
+		if !p.Known {
+			return fmt.Sprintf("%d: ?", p.PID)
+		}
+		return fmt.Sprintf("%d: %s", p.PID, report.Size(int64(p.Bytes)))
+	})
+}
+
+func reservation(r *devices.Reservation) string {
+	holder, command, remark := r.PID, r.Command, ""
+	switch {
+	case r.Removed:
+		return "somebody deleted its file; it ends with its processes"
+	case r.Left:
+		holder, command = r.Holder, cmp.Or(r.HolderCommand, "?")
+		remark = fmt.Sprintf(", left behind by %s (%d)", report.Show(r.Command, 20), r.PID)
+	}
+	if r.Share {
+		remark += ", shared"
+	}
+	return fmt.Sprintf("%s by %d (%s, %s%s)", report.Size(int64(r.Bytes)), holder, report.Show(r.User, 20),
+		report.Show(command, 20), remark)
 }
 
 // deviceState says whether a job could be given the device, and what could not be learnt.
