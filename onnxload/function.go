@@ -17,7 +17,7 @@ type function struct {
 
 	calls  []int // functions that the body calls, subgraphs included; filled by link
 	weight int64 // of the body without what it calls
-	state  uint8 // of link's search
+	done   bool  // of link's search
 	height int   // calls below this one, at most
 
 	scope *scope // tables for a call: no function is called within itself, so one will do
@@ -67,7 +67,7 @@ func link(main *rawGraph, funcs []*function, subs []*rawGraph, limit int64) (*li
 		f.calls, f.weight = l.gather(f.body)
 	}
 	for i := range funcs {
-		if err := l.search(i, limit); err != nil {
+		if err := l.search(i, nil, limit); err != nil {
 			return nil, err
 		}
 	}
@@ -122,47 +122,37 @@ func (l *library) gather(g *rawGraph) (calls []int, weight int64) {
 	return calls, weight
 }
 
-// search walks the calls below function i without recursion: 0 unseen, 1 on the
-// path, 2 done.
-func (l *library) search(i int, limit int64) error {
-	type frame struct{ fn, next int }
-	if l.funcs[i].state == 2 {
+// search adds up what the calls below function i unfold to. path is the calls above it.
+func (l *library) search(i int, path []int, limit int64) error {
+	f := l.funcs[i]
+	if f.done {
 		return nil
 	}
-	path := []frame{{fn: i}}
-	l.funcs[i].state = 1
-	for len(path) > 0 {
-		top := &path[len(path)-1]
-		f := l.funcs[top.fn]
-		if top.next < len(f.calls) {
-			k := f.calls[top.next]
-			top.next++
-			switch l.funcs[k].state {
-			case 0:
-				l.funcs[k].state = 1
-				path = append(path, frame{fn: k})
-			case 1:
-				var names []string
-				for _, at := range path[slices.IndexFunc(path, func(at frame) bool { return at.fn == k }):] {
-					names = append(names, l.funcs[at.fn].key().String())
-				}
-				return fmt.Errorf("recursive function: %s", around(names))
-			}
-			continue
+	if at := slices.Index(path, i); at >= 0 {
+		var names []string
+		for _, k := range path[at:] {
+			names = append(names, l.funcs[k].key().String())
 		}
-		own := f.weight
-		for _, k := range f.calls {
-			if f.height = max(f.height, 1+l.funcs[k].height); f.height > maxCalls {
-				return fmt.Errorf("functions call each other more than %d deep: from %v on", maxCalls, f.key())
-			}
-			if own += l.size[k]; own > limit {
-				return fmt.Errorf("function %v unfolds to more than %d nodes, which is the limit", f.key(), limit)
-			}
-		}
-		l.size[top.fn] = own
-		f.state = 2
-		path = path[:len(path)-1]
+		return fmt.Errorf("recursive function: %s", around(names))
 	}
+	path = append(path, i)
+	own := f.weight
+	for _, k := range f.calls {
+		if len(path) <= maxCalls {
+			if err := l.search(k, path, limit); err != nil {
+				return err
+			}
+			f.height = max(f.height, 1+l.funcs[k].height)
+		}
+		if len(path) > maxCalls || f.height > maxCalls {
+			return fmt.Errorf("functions call each other more than %d deep: from %v on", maxCalls, l.funcs[path[0]].key())
+		}
+		if own += l.size[k]; own > limit {
+			return fmt.Errorf("function %v unfolds to more than %d nodes, which is the limit", f.key(), limit)
+		}
+	}
+	l.size[i] = own
+	f.done = true
 	return nil
 }
 

@@ -1,28 +1,15 @@
 package onnxload
 
-import (
-	"hash/maphash"
-	"slices"
-	"strings"
-)
+import "strings"
 
-// A table numbers distinct strings from 0 on. It is an open hash, which takes a
-// third of a map's memory.
+// A table numbers distinct strings from 0 on.
 type table struct {
 	strs []string
-	slot []slot
-	seed maphash.Seed
+	ids  map[string]int32
 	text *text
 }
 
-// A slot holds a string's number and half of its hash, so that a probe need not
-// look at strings that differ.
-type slot struct {
-	hash uint32
-	next int32 // index into strs + 1; 0: the slot is free
-}
-
-func newTable(t *text) *table { return &table{seed: maphash.MakeSeed(), text: t} }
+func newTable(t *text) *table { return &table{ids: map[string]int32{}, text: t} }
 
 // newNames is a table for names of values, in which the empty one, which is never looked for, has the number of
 // NoValue.
@@ -34,22 +21,13 @@ func newNames(t *text) *table {
 
 // id returns the number of b, a new one when it was not seen before.
 func (t *table) id(b []byte) int32 {
-	if 8*len(t.strs) >= 7*len(t.slot) {
-		t.grow()
+	id, ok := t.ids[string(b)]
+	if !ok {
+		id = int32(len(t.strs))
+		t.strs = append(t.strs, t.text.keep(b))
+		t.ids[t.strs[id]] = id
 	}
-	mask := uint32(len(t.slot) - 1)
-	hash := uint32(maphash.Bytes(t.seed, b))
-	for i := hash & mask; ; i = (i + 1) & mask {
-		s := &t.slot[i]
-		if s.next == 0 {
-			t.strs = append(t.strs, t.text.keep(b))
-			*s = slot{hash, int32(len(t.strs))}
-			return s.next - 1
-		}
-		if s.hash == hash && t.strs[s.next-1] == string(b) {
-			return s.next - 1
-		}
-	}
+	return id
 }
 
 // idNear is id for a string that is likely one of those numbered from on: lists of values are in much the same order as
@@ -65,35 +43,18 @@ func (t *table) idNear(b []byte, from int32) int32 {
 
 // find returns the number of b, or -1 when it was not seen before.
 func (t *table) find(b []byte) int32 {
-	if len(t.slot) == 0 {
-		return -1
+	if id, ok := t.ids[string(b)]; ok {
+		return id
 	}
-	mask := uint32(len(t.slot) - 1)
-	hash := uint32(maphash.Bytes(t.seed, b))
-	for i := hash & mask; ; i = (i + 1) & mask {
-		s := t.slot[i]
-		if s.next == 0 {
-			return -1
-		}
-		if s.hash == hash && t.strs[s.next-1] == string(b) {
-			return s.next - 1
-		}
-	}
+	return -1
 }
-
-func (t *table) has(str string) bool { return t.find([]byte(str)) >= 0 }
 
 // expect makes room for n strings, so that growing need not throw tables away.
 func (t *table) expect(n int) {
-	if len(t.slot) > 0 {
-		return
+	if len(t.ids) == 0 {
+		t.ids = make(map[string]int32, n)
+		t.strs = append(make([]string, 0, n+len(t.strs)), t.strs...)
 	}
-	slots := 16
-	for 7*slots < 8*n {
-		slots *= 2
-	}
-	t.slot = make([]slot, slots)
-	t.strs = append(make([]string, 0, n+len(t.strs)), t.strs...)
 }
 
 // str returns the one copy of b.
@@ -102,23 +63,6 @@ func (t *table) str(b []byte) string {
 		return ""
 	}
 	return t.strs[t.id(b)]
-}
-
-func (t *table) grow() {
-	old := t.slot
-	t.slot = make([]slot, max(16, 2*len(old)))
-	t.strs = slices.Grow(t.strs, 7*len(t.slot)/8-len(t.strs))
-	mask := uint32(len(t.slot) - 1)
-	for _, s := range old {
-		if s.next == 0 {
-			continue
-		}
-		i := s.hash & mask
-		for t.slot[i].next != 0 {
-			i = (i + 1) & mask
-		}
-		t.slot[i] = s
-	}
 }
 
 // A memo keeps what short messages were decoded to, by their bytes: a graph has few different attributes and types.

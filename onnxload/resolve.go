@@ -51,7 +51,11 @@ func (r *resolver) valueName(s *scope, name int32) string {
 	}
 	base := r.inside(s.call.path, n)
 	n = base
-	for r.main.has(n) || r.used[n] {
+	taken := func(name string) bool {
+		_, given := r.main.ids[name]
+		return given || r.used[name]
+	}
+	for taken(n) {
 		r.calls[base]++ // never try a number twice
 		n = base + "_" + strconv.Itoa(r.calls[base])
 	}
