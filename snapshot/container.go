@@ -49,19 +49,19 @@ var knownStrings = append(append([]string{
 
 // object makes an empty container, or refuses where the file has shown too few
 // bytes for as many.
-func (m *machine) object(s shape) (uint32, error) {
+func (m *machine) object(s shape) uint32 {
 	if n := len(m.free); n > 0 {
 		i := m.free[n-1]
 		m.free = m.free[:n-1]
 		o := &m.objects[i]
 		*o = object{items: o.items[:0], shape: s, at: m.in.offset()}
-		return i, nil
+		return i
 	}
 	if len(m.objects) > slack && int64(len(m.objects)) > slack+m.in.offset()/4 {
-		return 0, m.fail("more than %d containers at once", len(m.objects))
+		m.fail("more than %d containers at once", len(m.objects))
 	}
 	m.objects = append(m.objects, object{shape: s, at: m.in.offset()})
-	return uint32(len(m.objects) - 1), nil
+	return uint32(len(m.objects) - 1)
 }
 
 // at returns the object of a value on the stack, or nil.
@@ -104,12 +104,9 @@ func (m *machine) under(i int, r role) bool {
 var shapes = map[byte]shape{opEmptyDict: aDict, opEmptyList: aList, opEmptyTuple: aTuple}
 
 // open pushes an empty container and finds out what it is for.
-func (m *machine) open(op byte) error {
+func (m *machine) open(op byte) {
 	shape := shapes[op]
-	i, err := m.object(shape)
-	if err != nil {
-		return err
-	}
+	i := m.object(shape)
 	o, top := &m.objects[i], len(m.stack)
 	switch {
 	case shape == aDict && top == 0:
@@ -117,10 +114,10 @@ func (m *machine) open(op byte) error {
 	case shape == aList && top == 0:
 		o.role = roleSegments // alone, as torch.cuda.memory_snapshot returns them
 	case shape == aTuple && top == 0:
-		return m.refuseRoot()
+		m.refuseRoot()
 	case shape == aList && m.under(top, roleTraces):
 		if len(m.s.Traces) >= maxDevices {
-			return m.fail("traces of more than %d devices", maxDevices)
+			m.fail("traces of more than %d devices", maxDevices)
 		}
 		o.role = roleTrace
 		m.device = len(m.s.Traces)
@@ -128,7 +125,7 @@ func (m *machine) open(op byte) error {
 		o.alias.n = int64(m.device)
 	case shape == aList && m.stack[top-1].kind == kString:
 		if o.role = m.roleOf(top); m.given[o.role] {
-			return m.fail("%s given twice", m.strings[m.stack[top-1].n])
+			m.fail("%s given twice", m.strings[m.stack[top-1].n])
 		}
 		m.given[o.role] = o.role == roleSegments || o.role == roleTraces
 		if o.role == roleBlocks {
@@ -136,7 +133,6 @@ func (m *machine) open(op byte) error {
 		}
 	}
 	m.push(kObject, int64(i))
-	return nil
 }
 
 // roleOf is what a list is for that is going to stack[top], above a string, by the dict of which that is a key.
@@ -165,47 +161,42 @@ func (m *machine) roleOf(top int) role {
 }
 
 // close ends what the last MARK began.
-func (m *machine) close(op byte) error {
+func (m *machine) close(op byte) {
 	n := len(m.marks)
 	if n == 0 {
-		return m.fail("an opcode closes a MARK that is not there")
+		m.fail("an opcode closes a MARK that is not there")
 	}
 	mark := m.marks[n-1]
 	m.marks = m.marks[:n-1]
-	return m.closeAt(op, mark)
+	m.closeAt(op, mark)
 }
 
 // closeAt puts the values from stack[mark] on into the container below them, or
 // into a new one.
-func (m *machine) closeAt(op byte, mark int) error {
+func (m *machine) closeAt(op byte, mark int) {
 	if len(m.stack) > 8 && !m.promising() {
-		return m.refuseRoot()
+		m.refuseRoot()
 	}
 	below := m.floor()
 	if mark < below || mark > len(m.stack) {
-		return m.fail("an opcode wants more values than the stack has")
+		m.fail("an opcode wants more values than the stack has")
 	}
 	args := m.stack[mark:]
 	if op == opSetItems && len(args)%2 == 1 {
-		return m.fail("a dict key without a value")
+		m.fail("a dict key without a value")
 	}
 	if op == opTuple {
-		i, err := m.object(aTuple)
-		if err != nil {
-			return err
-		}
-		if err := m.attach(i, args); err != nil {
-			return err
-		}
+		i := m.object(aTuple)
+		m.attach(i, args)
 		m.stack = append(m.stack[:mark], value{int64(i), kObject})
-		return nil
+		return
 	}
 	if mark-1 < below {
-		return m.fail("an opcode wants a container that is not there")
+		m.fail("an opcode wants a container that is not there")
 	}
 	o := m.at(mark - 1)
 	if o == nil || o.done || op == opSetItems && o.shape != aDict || op == opAppends && o.shape != aList {
-		return m.fail("an opcode adds to what is no open container")
+		m.fail("an opcode adds to what is no open container")
 	}
 	index := uint32(m.stack[mark-1].n)
 	if op == opAppends {
@@ -213,39 +204,30 @@ func (m *machine) closeAt(op byte, mark int) error {
 			m.stack = m.stack[:mark]
 			m.stack[mark-1] = v
 			m.retire(index, v)
-			return nil
+			return
 		}
-		if err := m.appendTo(index, args); err != nil {
-			return err
-		}
+		m.appendTo(index, args)
 		m.stack = m.stack[:mark]
-		return nil
+		return
 	}
 	if len(o.items) == 0 && o.role == roleNone {
-		v, err := m.structured(mark-1, args)
-		if err != nil {
-			return err
-		}
-		if v.kind != kOther {
+		if v := m.structured(mark-1, args); v.kind != kOther {
 			m.credit(v.kind, m.objects[index].at)
 			m.stack = m.stack[:mark]
 			m.stack[mark-1] = v
 			m.retire(index, v)
-			return nil
+			return
 		}
 	}
-	if err := m.attach(index, args); err != nil {
-		return err
-	}
+	m.attach(index, args)
 	m.stack = m.stack[:mark]
-	return nil
 }
 
 // structured turns the dict at stack[i], about to get its items, into what its
 // place says it is; it returns kOther where it is an ordinary dict.
-func (m *machine) structured(i int, items []value) (value, error) {
+func (m *machine) structured(i int, items []value) value {
 	if v, ok := m.frameOf(items); ok {
-		return v, nil
+		return v
 	}
 	switch {
 	case m.under(i, roleTrace):
@@ -255,9 +237,9 @@ func (m *machine) structured(i int, items []value) (value, error) {
 	case m.under(i, roleSegments):
 		return m.segment(items)
 	case m.under(i, roleRanges):
-		return value{kind: kRange}, nil
+		return value{kind: kRange}
 	}
-	return value{}, nil
+	return value{}
 }
 
 // credit notes that the file from an offset on has become part of the snapshot.
@@ -307,29 +289,29 @@ var elements = map[role]struct {
 
 // appendTo appends to a list. Lists of the known structure only take what
 // belongs in them, already taken apart.
-func (m *machine) appendTo(index uint32, args []value) error {
+func (m *machine) appendTo(index uint32, args []value) {
 	o := &m.objects[index]
 	want, known := elements[o.role]
 	if !known {
-		return m.attach(index, args)
+		m.attach(index, args)
+		return
 	}
 	for _, v := range args {
 		if v.kind != want.kind || o.role == roleTraces && m.objects[v.n].role != roleTrace ||
 			o.role == roleTrace && v.n != o.alias.n {
-			return m.fail("%s", want.wrong)
+			m.fail("%s", want.wrong)
 		}
 	}
-	return nil
 }
 
 // attach adds values to an ordinary container. What was taken apart because of
 // its place cannot have another one.
-func (m *machine) attach(index uint32, args []value) error {
+func (m *machine) attach(index uint32, args []value) {
 	o := &m.objects[index]
 	for k, v := range args {
 		switch v.kind {
 		case kEvent, kBlock, kSegment, kRange, kGone:
-			return m.fail("an event, block or segment where none belongs")
+			m.fail("an event, block or segment where none belongs")
 		case kObject:
 			c := &m.objects[v.n]
 			known := c.role == roleNone
@@ -339,19 +321,18 @@ func (m *machine) attach(index uint32, args []value) error {
 					c.role == roleRanges && key == idAnnotations
 			}
 			if !known {
-				return m.fail("a list of segments, blocks or events where none belongs")
+				m.fail("a list of segments, blocks or events where none belongs")
 			}
 			if c.depth >= maxDepth {
-				return m.fail("nested deeper than %d", maxDepth)
+				m.fail("nested deeper than %d", maxDepth)
 			}
 			o.depth = max(o.depth, c.depth+1)
 		}
 	}
 	if m.values += int64(len(args)); m.values > slack+m.in.offset()/2 {
-		return m.fail("more than %d values in containers at once", m.values)
+		m.fail("more than %d values in containers at once", m.values)
 	}
 	o.items = append(o.items, args...)
-	return nil
 }
 
 // retire gives a container's object back once the container has become v.

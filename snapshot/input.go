@@ -56,6 +56,13 @@ func (in *input) need(n int) bool {
 	return in.end >= n
 }
 
+// want is need for bytes without which there is nothing to read.
+func (in *input) want(n int) {
+	if !in.need(n) {
+		panic(broken{in.short()})
+	}
+}
+
 // short is the error of a read that found too few bytes.
 func (in *input) short() error {
 	if in.err != nil && !errors.Is(in.err, io.EOF) {
@@ -66,26 +73,22 @@ func (in *input) short() error {
 
 // text returns the next n bytes. They stay valid until the next read. A long
 // string is gathered piece by piece, so that only bytes that are there cost memory.
-func (in *input) text(n int64) ([]byte, error) {
+func (in *input) text(n int64) []byte {
 	if n <= windowSize/2 {
-		if !in.need(int(n)) {
-			return nil, in.short()
-		}
+		in.want(int(n))
 		b := in.buf[in.pos : in.pos+int(n)]
 		in.pos += int(n)
-		return b, nil
+		return b
 	}
 	var b []byte
 	for n > 0 {
 		m := int(min(n, stringChunk))
-		if !in.need(m) {
-			return nil, in.short()
-		}
+		in.want(m)
 		b = append(b, in.buf[in.pos:in.pos+m]...)
 		in.pos += m
 		n -= int64(m)
 	}
-	return b, nil
+	return b
 }
 
 // formats are the openings of files that get mistaken for a snapshot.

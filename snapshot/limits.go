@@ -1,7 +1,5 @@
 package snapshot
 
-import "fmt"
-
 // Limits of the reader. Nothing is allocated because a length field says so, and
 // what a file makes the reader hold is bounded by what of it became events,
 // blocks, segments and annotations: see budget.
@@ -71,13 +69,13 @@ const (
 
 // budget refuses a file that makes the reader hold more memory than a snapshot
 // of that size can need, or that goes on and on without being one.
-func (m *machine) budget() error {
+func (m *machine) budget() {
 	if len(m.stack) > 8 && !m.promising() {
-		return m.refuseRoot()
+		m.refuseRoot()
 	}
 	// Values that no opcode has taken up: bounded by what the file has shown.
 	if len(m.stack) > slack && int64(len(m.stack)) > slack+m.in.offset()/2 {
-		return m.fail("more than %d values wait on the stack", len(m.stack))
+		m.fail("more than %d values wait on the stack", len(m.stack))
 	}
 	s := m.s
 	held := m.textBytes + costValue*(int64(len(m.stack))+m.values) + costMemo*int64(len(m.memo)) +
@@ -86,13 +84,12 @@ func (m *machine) budget() error {
 		costCategory*int64(len(s.Categories)) + costStream*int64(len(s.Streams)) +
 		costSegment*int64(len(s.Segments)) + costBlock*m.blockCount + costEvent*m.events
 	if held > spareBytes+perByte*m.digested {
-		return m.fail("more than %d MB wait to become part of a snapshot: too much for what of the file is one (%d bytes)",
+		m.fail("more than %d MB wait to become part of a snapshot: too much for what of the file is one (%d bytes)",
 			held>>20, m.digested)
 	}
 	if useless := m.in.offset() - m.digested; useless > maxUseless+m.digested {
-		return m.fail("%d bytes that belong to no event, block or annotation", useless)
+		m.fail("%d bytes that belong to no event, block or annotation", useless)
 	}
-	return nil
 }
 
 // promising says that what the file has begun with may become a snapshot: a
@@ -107,7 +104,7 @@ func (m *machine) promising() bool {
 }
 
 // refuseRoot says that the file holds something else.
-func (m *machine) refuseRoot() error {
-	return fmt.Errorf("offset %d: not a memory snapshot: its top is no dict with segments and device_traces, and "+
-		"no list of segments", m.in.offset())
+func (m *machine) refuseRoot() {
+	m.fail("not a memory snapshot: its top is no dict with segments and device_traces, and " +
+		"no list of segments")
 }

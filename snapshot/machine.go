@@ -111,140 +111,111 @@ const (
 
 var memoKinds = [8]kind{kGone, kString, kObject, kFrame, kStack, kGone, kGone, kGone}
 
-func (m *machine) fail(format string, args ...any) error {
-	return fmt.Errorf("offset %d: %w", m.in.offset(), fmt.Errorf(format, args...))
+// broken is what the machine panics with where the file is no snapshot: Read makes an error of it.
+type broken struct{ error }
+
+// fail ends the reading: the file is no snapshot.
+func (m *machine) fail(format string, args ...any) {
+	panic(broken{fmt.Errorf("offset %d: %w", m.in.offset(), fmt.Errorf(format, args...))})
 }
 
 // run runs the pickle.
-func (m *machine) run() error {
-	for checked := int64(0); ; {
-		if done, err := m.step(); done || err != nil {
-			return err
+func (m *machine) run() (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case broken:
+			err = r.error
+		default:
+			panic(r)
 		}
+	}()
+	for checked := int64(0); m.step(); {
 		if at := m.in.offset(); at >= checked+checkEvery {
 			checked = at
-			if err := m.budget(); err != nil {
-				return err
-			}
+			m.budget()
 		}
 	}
+	return nil
 }
 
-// step runs one opcode, whatever it is. done says that it was the last.
-func (m *machine) step() (done bool, err error) {
+// operands has the number of bytes that follow an opcode in any case: a number, little endian.
+var operands = [256]uint8{
+	opBinInt1: 1, opBinGet: 1, opBinPut: 1, opLong1: 1, opShortBinUnicode: 1, opProto: 1, opBinInt2: 2, opBinInt: 4,
+	opLongBinGet: 4, opLongBinPut: 4, opLong4: 4, opBinUnicode: 4, opBinFloat: 8, opBinUnicode8: 8, opFrame: 8,
+}
+
+// step runs one opcode, and returns whether others follow.
+func (m *machine) step() bool {
 	in := m.in
-	if in.end-in.pos < 9 && !in.need(1) {
-		return false, in.short()
+	if in.end-in.pos < 9 { // the most that an opcode and its number take
+		in.want(1)
+		in.want(1 + int(operands[in.buf[in.pos]]))
 	}
-	op := in.buf[in.pos]
-	// Most opcodes have at most eight bytes of operand: look for them once.
-	if in.end-in.pos < 9 {
-		in.need(9)
-		if in.end-in.pos <= operandBytes(op) {
-			return false, in.short()
-		}
+	op, n := in.buf[in.pos], uint64(0)
+	switch at := in.buf[in.pos+1:]; operands[op] {
+	case 1:
+		n = uint64(at[0])
+	case 2:
+		n = uint64(binary.LittleEndian.Uint16(at))
+	case 4:
+		n = uint64(binary.LittleEndian.Uint32(at))
+	case 8:
+		n = binary.LittleEndian.Uint64(at)
 	}
-	in.pos++
-	arg := in.buf[in.pos:in.end]
+	in.pos += 1 + int(operands[op])
 	switch op {
 	case opBinGet, opLongBinGet:
-		var i uint32
-		if op == opBinGet {
-			i = uint32(arg[0])
-			in.pos++
-		} else {
-			i = binary.LittleEndian.Uint32(arg)
-			in.pos += 4
-		}
-		err = m.get(i)
+		m.get(uint32(n))
 	case opMemoize:
-		err = m.put(len(m.memo))
-	case opBinPut:
-		in.pos++
-		err = m.put(int(arg[0]))
-	case opLongBinPut:
-		in.pos += 4
-		err = m.put(int(binary.LittleEndian.Uint32(arg)))
-	case opBinInt1:
-		in.pos++
-		m.push(kInt, int64(arg[0]))
-	case opBinInt2:
-		in.pos += 2
-		m.push(kInt, int64(binary.LittleEndian.Uint16(arg)))
+		m.put(len(m.memo))
+	case opBinPut, opLongBinPut:
+		m.put(int(n))
+	case opBinInt1, opBinInt2:
+		m.push(kInt, int64(n))
 	case opBinInt:
-		in.pos += 4
-		m.push(kInt, int64(int32(binary.LittleEndian.Uint32(arg))))
-	case opLong1:
-		in.pos++
-		err = m.long(int64(arg[0]))
-	case opLong4:
-		in.pos += 4
-		err = m.long(int64(int32(binary.LittleEndian.Uint32(arg))))
-	case opBinFloat:
-		in.pos += 8
-		m.push(kOther, 0)
-	case opNone:
+		m.push(kInt, int64(int32(n)))
+	case opLong1, opLong4:
+		m.long(int64(int32(n)))
+	case opBinFloat, opNone:
 		m.push(kOther, 0)
 	case opNewTrue:
 		m.push(kBool, 1)
 	case opNewFalse:
 		m.push(kBool, 0)
-	case opShortBinUnicode:
-		in.pos++
-		err = m.text(uint64(arg[0]))
-	case opBinUnicode:
-		in.pos += 4
-		err = m.text(uint64(binary.LittleEndian.Uint32(arg)))
-	case opBinUnicode8:
-		in.pos += 8
-		err = m.text(binary.LittleEndian.Uint64(arg))
+	case opShortBinUnicode, opBinUnicode, opBinUnicode8:
+		m.text(n)
 	case opMark:
 		if len(m.marks) >= maxMarks {
-			return false, m.fail("nested deeper than %d", maxDepth)
+			m.fail("nested deeper than %d", maxDepth)
 		}
 		m.marks = append(m.marks, len(m.stack))
 	case opEmptyDict, opEmptyList, opEmptyTuple:
-		err = m.open(op)
+		m.open(op)
 	case opSetItems, opAppends, opTuple:
-		err = m.close(op)
+		m.close(op)
 	case opSetItem:
-		err = m.closeAt(opSetItems, len(m.stack)-2)
+		m.closeAt(opSetItems, len(m.stack)-2)
 	case opAppend:
-		err = m.closeAt(opAppends, len(m.stack)-1)
+		m.closeAt(opAppends, len(m.stack)-1)
 	case opTuple1, opTuple2, opTuple3:
-		err = m.closeAt(opTuple, len(m.stack)-int(op-opTuple1)-1)
+		m.closeAt(opTuple, len(m.stack)-int(op-opTuple1)-1)
 	case opFrame:
-		in.pos += 8
-		err = m.frame(binary.LittleEndian.Uint64(arg))
+		m.frame(n)
 	case opProto:
-		in.pos++
-		if m.protocol = arg[0]; m.protocol < 2 || m.protocol > 5 {
-			return false, m.fail("pickle protocol %d, wanted 2 to 5", m.protocol)
+		if m.protocol = byte(n); m.protocol < 2 || m.protocol > 5 {
+			m.fail("pickle protocol %d, wanted 2 to 5", m.protocol)
 		}
 		if in.offset() != 2 {
-			return false, m.fail("a second pickle header")
+			m.fail("a second pickle header")
 		}
 	case opStop:
-		return true, m.stop()
+		m.stop()
+		return false
 	default:
-		err = m.refuse(op)
+		m.refuse(op)
 	}
-	return false, err
-}
-
-// operandBytes is the number of bytes that follow the opcode in any case.
-func operandBytes(op byte) int {
-	switch op {
-	case opBinInt1, opBinGet, opBinPut, opLong1, opShortBinUnicode, opProto:
-		return 1
-	case opBinInt2:
-		return 2
-	case opBinInt, opLongBinGet, opLongBinPut, opLong4, opBinUnicode:
-		return 4
-	case opBinFloat, opBinUnicode8, opFrame:
-		return 8
-	}
-	return 0
+	return true
 }
 
 func (m *machine) push(k kind, n int64) { m.stack = append(m.stack, value{n, k}) }
@@ -258,27 +229,27 @@ func (m *machine) floor() int {
 	return m.marks[len(m.marks)-1]
 }
 
-func (m *machine) refuse(op byte) error {
-	at := m.in.offset() - 1
+func (m *machine) refuse(op byte) {
+	m.in.pos-- // the opcode is what is wrong
 	what, ok := refused[op]
 	if !ok {
-		return fmt.Errorf("offset %d: 0x%02x is no pickle opcode", at, op)
+		m.fail("0x%02x is no pickle opcode", op)
 	}
 	asks := ""
 	switch op {
 	case 'c', 'i':
 		// The two lines after the opcode name the object.
 		m.in.need(256)
-		asks = name(m.in.buf[m.in.pos:min(m.in.end, m.in.pos+256)])
+		asks = name(m.in.buf[m.in.pos+1 : min(m.in.end, m.in.pos+257)])
 	case 0x93:
 		if n := len(m.stack); n >= 2 && m.stack[n-1].kind == kString && m.stack[n-2].kind == kString {
 			asks = m.strings[m.stack[n-2].n] + "." + m.strings[m.stack[n-1].n]
 		}
 	}
 	if asks != "" {
-		return fmt.Errorf("offset %d: the file asks for %.80q; refusing: a snapshot is plain data", at, asks)
+		m.fail("the file asks for %.80q; refusing: a snapshot is plain data", asks)
 	}
-	return fmt.Errorf("offset %d: the file uses the opcode %s; refusing: a snapshot is plain data", at, what)
+	m.fail("the file uses the opcode %s; refusing: a snapshot is plain data", what)
 }
 
 func name(b []byte) string {

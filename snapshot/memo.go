@@ -6,9 +6,9 @@ import (
 )
 
 // get pushes memo entry i. What was taken apart is no value any more.
-func (m *machine) get(i uint32) error {
+func (m *machine) get(i uint32) {
 	if int64(i) >= int64(len(m.memo)) {
-		return m.fail("asks for memo entry %d of %d", i, len(m.memo))
+		m.fail("asks for memo entry %d of %d", i, len(m.memo))
 	}
 	p := m.memo[i]
 	v := value{int64(p & memoMax), memoKinds[p>>memoBits]}
@@ -20,25 +20,24 @@ func (m *machine) get(i uint32) error {
 		o.got = true
 	}
 	if v.kind == kGone {
-		return m.fail("memo entry %d is empty, or an event, block or segment that was used already", i)
+		m.fail("memo entry %d is empty, or an event, block or segment that was used already", i)
 	}
 	m.stack = append(m.stack, v)
-	return nil
 }
 
 // put stores the top of the stack in memo entry i. Pickles number their
 // entries without gaps, or with few: an entry beyond the bytes read is refused.
-func (m *machine) put(i int) error {
+func (m *machine) put(i int) {
 	if len(m.stack) <= m.floor() {
-		return m.fail("memoizes an empty stack")
+		m.fail("memoizes an empty stack")
 	}
 	if int64(i) >= m.in.offset() || i >= memoMax {
-		return m.fail("memo entry %d is out of reach", i)
+		m.fail("memo entry %d is out of reach", i)
 	}
 	v := m.stack[len(m.stack)-1]
 	p, ok := pack(v)
 	if !ok {
-		return m.fail("memoizes a number, wanted a string or a container")
+		m.fail("memoizes a number, wanted a string or a container")
 	}
 	for i > len(m.memo) {
 		m.memo = append(m.memo, 0)
@@ -53,7 +52,6 @@ func (m *machine) put(i int) error {
 		o.memo = uint32(i)
 		o.puts = min(o.puts+1, 2)
 	}
-	return nil
 }
 
 func pack(v value) (uint32, bool) {
@@ -66,14 +64,11 @@ func pack(v value) (uint32, bool) {
 }
 
 // long pushes the integer of n little endian bytes.
-func (m *machine) long(n int64) error {
+func (m *machine) long(n int64) {
 	if n < 0 || n > maxLong {
-		return m.fail("an integer of %d bytes", n)
+		m.fail("an integer of %d bytes", n)
 	}
-	b, err := m.in.text(n)
-	if err != nil {
-		return err
-	}
+	b := m.in.text(n)
 	// Bytes that only repeat the sign say nothing.
 	for len(b) > 8 && (b[len(b)-1] == 0 && b[len(b)-2] < 0x80 || b[len(b)-1] == 0xff && b[len(b)-2] >= 0x80) {
 		b = b[:len(b)-1]
@@ -81,10 +76,10 @@ func (m *machine) long(n int64) error {
 	switch {
 	case len(b) == 9 && b[8] == 0:
 		m.push(kUint, int64(binary.LittleEndian.Uint64(b)))
-		return nil
+		return
 	case len(b) > 8:
 		m.push(kOther, 0)
-		return nil
+		return
 	}
 	var u uint64
 	for i, c := range b {
@@ -94,50 +89,39 @@ func (m *machine) long(n int64) error {
 		u |= math.MaxUint64 << (8 * k)
 	}
 	m.push(kInt, int64(u))
-	return nil
 }
 
-func (m *machine) text(n uint64) error {
+func (m *machine) text(n uint64) {
 	if n > maxString {
-		return m.fail("a string of %d bytes, more than %d", n, maxString)
+		m.fail("a string of %d bytes, more than %d", n, maxString)
 	}
-	b, err := m.in.text(int64(n))
-	if err != nil {
-		return err
-	}
-	id, err := m.intern(b)
-	if err != nil {
-		return err
-	}
-	m.push(kString, int64(id))
-	return nil
+	m.push(kString, int64(m.intern(m.in.text(int64(n)))))
 }
 
-func (m *machine) intern(b []byte) (uint32, error) {
+func (m *machine) intern(b []byte) uint32 {
 	if id, ok := m.ids[string(b)]; ok {
-		return id, nil
+		return id
 	}
 	if len(m.strings) >= memoMax {
-		return 0, m.fail("more than %d strings", memoMax)
+		m.fail("more than %d strings", memoMax)
 	}
 	m.textBytes += costString + int64(len(b))
 	s, id := string(b), uint32(len(m.strings))
 	m.strings = append(m.strings, s)
 	m.ids[s] = id
-	return id, nil
+	return id
 }
 
-func (m *machine) frame(n uint64) error {
+func (m *machine) frame(n uint64) {
 	if m.protocol < 4 {
-		return m.fail("a FRAME in protocol %d", m.protocol)
+		m.fail("a FRAME in protocol %d", m.protocol)
 	}
 	at := m.in.offset()
 	if at < m.frameEnd {
-		return m.fail("a frame within a frame")
+		m.fail("a frame within a frame")
 	}
 	if n > uint64(m.in.max) {
-		return m.fail("a frame of %d bytes", n)
+		m.fail("a frame of %d bytes", n)
 	}
 	m.frameEnd = at + int64(n)
-	return nil
 }

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -44,39 +43,36 @@ func Read(r io.Reader, opts Options) (*Snapshot, error) {
 
 // stop ends the pickle: the stack must hold the top dict alone, and the file
 // nothing more.
-func (m *machine) stop() error {
+func (m *machine) stop() {
 	if at := m.in.offset(); at < m.frameEnd {
-		return m.fail("the last frame ends %d bytes after the pickle", m.frameEnd-at)
+		m.fail("the last frame ends %d bytes after the pickle", m.frameEnd-at)
 	}
 	if len(m.stack) != 1 || len(m.marks) != 0 {
-		return m.fail("the pickle ends with %d values and %d MARKs, wanted one value", len(m.stack), len(m.marks))
+		m.fail("the pickle ends with %d values and %d MARKs, wanted one value", len(m.stack), len(m.marks))
 	}
 	if m.in.need(1) {
-		return m.fail("more bytes after the end of the pickle")
+		m.fail("more bytes after the end of the pickle")
 	}
 	if m.in.err != nil && !errors.Is(m.in.err, io.EOF) {
-		return m.in.short()
+		panic(broken{m.in.short()})
 	}
 	o := m.at(0)
 	switch {
-	case o != nil && o.role == roleSegments:
-		return m.disjoint()
-	case o == nil || o.shape != aDict || o.done:
-		return m.refuseRoot()
+	case o == nil || o.done || o.shape != aDict && o.role != roleSegments:
+		m.refuseRoot()
+	case o.shape == aDict:
+		m.top(o.items)
 	}
-	if err := m.top(o.items); err != nil {
-		return err
-	}
-	return m.disjoint()
+	m.disjoint()
 }
 
 // top takes what is left of the file once segments and traces are taken apart.
-func (m *machine) top(items []value) error {
+func (m *machine) top(items []value) {
 	segments := false
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
 		if k.kind != kString {
-			return m.fail("the top dict has a key that is no string")
+			m.fail("the top dict has a key that is no string")
 		}
 		of := roleNone
 		if v.kind == kObject {
@@ -86,24 +82,21 @@ func (m *machine) top(items []value) error {
 		case id == idSegments && of == roleSegments:
 			segments = true
 		case id == idSegments && of != roleSegments, id == idTraces && of != roleTraces:
-			return m.fail("%s is no list", m.strings[id])
+			m.fail("%s is no list", m.strings[id])
 		case id == idSettings:
-			if err := m.settings(v); err != nil {
-				return err
-			}
+			m.settings(v)
 		}
 	}
 	if !segments {
-		return errors.New("not a memory snapshot: its top dict wants segments and device_traces")
+		m.fail("not a memory snapshot: its top dict wants segments and device_traces")
 	}
-	return nil
 }
 
 // settings takes the allocator_settings that replaying depends on.
-func (m *machine) settings(v value) error {
+func (m *machine) settings(v value) {
 	items, ok := m.itemsOf(v, aDict)
 	if !ok {
-		return m.fail("allocator_settings is no dict")
+		m.fail("allocator_settings is no dict")
 	}
 	s := m.s
 	for i := 0; i+1 < len(items); i += 2 {
@@ -127,11 +120,10 @@ func (m *machine) settings(v value) error {
 			}
 		}
 	}
-	return nil
 }
 
 // disjoint refuses segments of one device that overlap.
-func (m *machine) disjoint() error {
+func (m *machine) disjoint() {
 	order := make([]*Segment, len(m.s.Segments))
 	for i := range order {
 		order[i] = &m.s.Segments[i]
@@ -142,8 +134,7 @@ func (m *machine) disjoint() error {
 	for i := 1; i < len(order); i++ {
 		x, y := order[i-1], order[i]
 		if x.Device == y.Device && y.Addr < x.Addr+x.Total {
-			return fmt.Errorf("segments at %#x and %#x of device %d overlap", uint64(x.Addr), uint64(y.Addr), x.Device)
+			m.fail("segments at %#x and %#x of device %d overlap", uint64(x.Addr), uint64(y.Addr), x.Device)
 		}
 	}
-	return nil
 }

@@ -7,12 +7,12 @@ import (
 
 // address reads an address: an integer from 0 to 2^64-1. Those with the top bit set, as XPUs have them, are negative
 // here; they keep their order and their distances.
-func (m *machine) address(where string, id uint32, v value, to *int64) error {
-	if n, ok := m.unsigned(v); ok {
-		*to = n
-		return nil
+func (m *machine) address(where string, id uint32, v value) int64 {
+	n, ok := m.unsigned(v)
+	if !ok {
+		m.fail("%s: %s is no integer from 0 to 2^64-1", where, m.strings[id])
 	}
-	return m.fail("%s: %s is no integer from 0 to 2^64-1", where, m.strings[id])
+	return n
 }
 
 // unsigned returns the bits of an integer from 0 to 2^64-1.
@@ -29,36 +29,34 @@ func pastEnd(addr, size int64) bool {
 }
 
 // size reads a size: an integer from 0 to 2^63-1.
-func (m *machine) size(where string, id uint32, v value, to *int64) error {
+func (m *machine) size(where string, id uint32, v value) int64 {
 	if v.kind != kInt {
-		return m.fail("%s: %s is no 64 bit integer", where, m.strings[id])
+		m.fail("%s: %s is no 64 bit integer", where, m.strings[id])
 	}
 	if v.n < 0 {
-		return m.fail("%s: %s is %d, negative or beyond 2^63", where, m.strings[id], v.n)
+		m.fail("%s: %s is %d, negative or beyond 2^63", where, m.strings[id], v.n)
 	}
-	*to = v.n
-	return nil
+	return v.n
 }
 
 // block makes a block of a dict's items.
-func (m *machine) block(items []value) (value, error) {
+func (m *machine) block(items []value) value {
 	b := Block{unplaced: true}
 	var state, size, requested bool
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
 		if k.kind != kString {
-			return value{}, m.fail("block: a key that is no string")
+			m.fail("block: a key that is no string")
 		}
-		var err error
 		switch id := uint32(k.n); id {
 		case idAddress:
-			err = m.address("block", id, v, &b.Addr)
+			b.Addr = m.address("block", id, v)
 			b.unplaced = false
 		case idSize:
-			err = m.size("block", id, v, &b.Size)
+			b.Size = m.size("block", id, v)
 			size = true
 		case idRequestedSize:
-			err = m.size("block", id, v, &b.Requested)
+			b.Requested = m.size("block", id, v)
 			requested = true
 		case idState:
 			if v.kind == kString && uint32(v.n) == idAwaiting { // as PyTorch's documentation spells it
@@ -66,45 +64,40 @@ func (m *machine) block(items []value) (value, error) {
 			}
 			s := uint32(v.n) - idFirstState
 			if v.kind != kString || uint32(v.n) < idFirstState || s >= uint32(len(stateNames)) {
-				return value{}, m.fail("block: state is none of inactive, active_allocated, active_pending_free")
+				m.fail("block: state is none of inactive, active_allocated, active_pending_free")
 			}
 			b.State, state = BlockState(s), true
 		case idFrames:
-			b.Stack, err = m.stackOf(v)
+			b.Stack = m.stackOf(v)
 		case idHistory:
-			var real bool
-			real, err = m.blockHistory(&b, v)
-			requested = requested || real
-		}
-		if err != nil {
-			return value{}, err
+			requested = m.blockHistory(&b, v) || requested
 		}
 	}
 	if !state || !size {
-		return value{}, m.fail("block: wanted size and state")
+		m.fail("block: wanted size and state")
 	}
 	if !requested && b.State != Inactive {
 		b.Requested = b.Size
 	}
 	m.blockCount++
 	m.blocks = append(m.blocks, b)
-	return value{int64(len(m.blocks) - 1), kBlock}, nil
+	return value{int64(len(m.blocks) - 1), kBlock}
 }
 
 // blockHistory takes the stack and the requested bytes of a block in use from
 // what PyTorch 2.0 and before wrote in their place: a list of the allocations
 // that were there, of which _memory_viz.py takes the first.
-func (m *machine) blockHistory(b *Block, v value) (real bool, err error) {
+func (m *machine) blockHistory(b *Block, v value) (real bool) {
 	made, ok := m.itemsOf(v, aList)
 	if !ok {
-		return false, m.fail("block: history is no list")
+		m.fail("block: history is no list")
 	}
 	if len(made) == 0 {
-		return false, nil
+		return false
 	}
 	items, ok := m.itemsOf(made[0], aDict)
 	if !ok {
-		return false, m.fail("block: history holds what is no dict")
+		m.fail("block: history holds what is no dict")
 	}
 	for i := 0; i+1 < len(items); i += 2 {
 		if items[i].kind != kString {
@@ -112,56 +105,51 @@ func (m *machine) blockHistory(b *Block, v value) (real bool, err error) {
 		}
 		switch id := uint32(items[i].n); id {
 		case idRealSize:
-			if err := m.size("block: history", id, items[i+1], &b.Requested); err != nil {
-				return false, err
-			}
+			b.Requested = m.size("block: history", id, items[i+1])
 			real = true
 		case idFrames:
-			if b.Stack, err = m.stackOf(items[i+1]); err != nil {
-				return false, err
-			}
+			b.Stack = m.stackOf(items[i+1])
 		}
 	}
-	return real, nil
+	return real
 }
 
 // segment makes a segment of a dict's items and the blocks read before it.
-func (m *machine) segment(items []value) (value, error) {
+func (m *machine) segment(items []value) value {
 	var s Segment
 	const needAddr, needTotal, needBlocks = 1, 2, 4
 	var seen uint8
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
 		if k.kind != kString {
-			return value{}, m.fail("segment: a key that is no string")
+			m.fail("segment: a key that is no string")
 		}
-		var err error
 		switch id := uint32(k.n); id {
 		case idDevice:
 			if v.kind != kInt || v.n < 0 || v.n > math.MaxUint16 {
-				return value{}, m.fail("segment: device is no number of a device")
+				m.fail("segment: device is no number of a device")
 			}
 			s.Device = int(v.n)
 		case idAddress:
-			err = m.address("segment", id, v, &s.Addr)
+			s.Addr = m.address("segment", id, v)
 			seen |= needAddr
 		case idTotalSize:
-			err = m.size("segment", id, v, &s.Total)
+			s.Total = m.size("segment", id, v)
 			seen |= needTotal
 		case idAllocatedSize:
-			err = m.size("segment", id, v, &s.Allocated)
+			s.Allocated = m.size("segment", id, v)
 		case idActiveSize:
-			err = m.size("segment", id, v, &s.Active)
+			s.Active = m.size("segment", id, v)
 		case idRequestedSize:
-			err = m.size("segment", id, v, &s.Requested)
+			s.Requested = m.size("segment", id, v)
 		case idStream:
 			if v.kind != kInt {
-				return value{}, m.fail("segment: stream is no 64 bit integer")
+				m.fail("segment: stream is no 64 bit integer")
 			}
 			s.Stream = v.n
 		case idSegmentType:
 			if v.kind != kString || uint32(v.n) != idLarge && uint32(v.n) != idSmall {
-				return value{}, m.fail("segment: segment_type is neither large nor small")
+				m.fail("segment: segment_type is neither large nor small")
 			}
 			s.Small = uint32(v.n) == idSmall
 		case idPool:
@@ -170,7 +158,7 @@ func (m *machine) segment(items []value) (value, error) {
 				pool, ok = m.itemsOf(v, aList)
 			}
 			if !ok || len(pool) != 2 || pool[0].kind != kInt || pool[1].kind != kInt {
-				return value{}, m.fail("segment: segment_pool_id is no pair of integers")
+				m.fail("segment: segment_pool_id is no pair of integers")
 			}
 			s.Pool = [2]int64{pool[0].n, pool[1].n}
 			if !m.objects[v.n].got && m.objects[v.n].puts == 0 {
@@ -178,29 +166,26 @@ func (m *machine) segment(items []value) (value, error) {
 			}
 		case idExpandable:
 			if v.kind != kBool {
-				return value{}, m.fail("segment: is_expandable is no bool")
+				m.fail("segment: is_expandable is no bool")
 			}
 			s.Expandable = v.n != 0
 		case idFrames:
-			s.Stack, err = m.stackOf(v)
+			s.Stack = m.stackOf(v)
 		case idBlocks:
 			if _, ok := m.itemsOf(v, aList); !ok || m.objects[v.n].role != roleBlocks {
-				return value{}, m.fail("segment: blocks is no list")
+				m.fail("segment: blocks is no list")
 			}
 			s.Blocks = slices.Clone(m.blocks)
 			m.blocks = m.blocks[:0]
 			m.retire(uint32(v.n), value{kind: kGone})
 			seen |= needBlocks
 		}
-		if err != nil {
-			return value{}, err
-		}
 	}
 	if seen != needAddr|needTotal|needBlocks {
-		return value{}, m.fail("segment: wanted address, total_size and blocks")
+		m.fail("segment: wanted address, total_size and blocks")
 	}
 	if pastEnd(s.Addr, s.Total) {
-		return value{}, m.fail("segment: its end is beyond 2^63, or beyond 2^64 where it begins above that")
+		m.fail("segment: its end is beyond 2^63, or beyond 2^64 where it begins above that")
 	}
 	// The allocator walks a segment's blocks from its beginning to its end.
 	at, end := s.Addr, s.Addr+s.Total
@@ -210,18 +195,18 @@ func (m *machine) segment(items []value) (value, error) {
 			b.Addr = at
 		}
 		if b.Addr != at {
-			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap",
+			m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap",
 				uint64(s.Addr),
 				i, uint64(b.Addr), uint64(at))
 		}
 		if b.Size > end-at {
-			return value{}, m.fail("segment at %#x: block %d reaches beyond the segment's end", uint64(s.Addr), i)
+			m.fail("segment at %#x: block %d reaches beyond the segment's end", uint64(s.Addr), i)
 		}
 		at += b.Size
 	}
 	if at != end && len(s.Blocks) > 0 {
-		return value{}, m.fail("segment at %#x: blocks add up to %d bytes, wanted its %d", uint64(s.Addr), at-s.Addr, s.Total)
+		m.fail("segment at %#x: blocks add up to %d bytes, wanted its %d", uint64(s.Addr), at-s.Addr, s.Total)
 	}
 	m.s.Segments = append(m.s.Segments, s)
-	return value{int64(len(m.s.Segments) - 1), kSegment}, nil
+	return value{int64(len(m.s.Segments) - 1), kSegment}
 }
