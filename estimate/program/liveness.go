@@ -4,8 +4,7 @@ import "slices"
 
 // Liveness says when the values of a program die: after which call no variable of Python refers to them any more.
 type Liveness struct {
-	Guesses []Guess       // by which rows some of them live as long as they do
-	Unread  map[int]int32 // by calls that return tuples: the last call that their unread results live to
+	Guesses []Guess // by which rows some of them live as long as they do
 
 	after [][]ValueID // by call
 }
@@ -31,18 +30,7 @@ func (p *Program) Liveness() Liveness {
 	for _, v := range p.Outputs {
 		l.of[v].end = -1
 	}
-	unread := map[int]int32{}
-	for i := range p.Calls {
-		if c := &p.Calls[i]; Of(c.Op).Is(Tuple) && slices.Contains(c.Out, NoValue) {
-			unread[i] = int32(len(p.Calls) - 1)
-			if c.Scope >= 0 && p.Scopes[c.Scope].Parent >= 0 {
-				unread[i] = l.spans.end(int32(i), p.Scopes[c.Scope].Parent)
-			}
-		}
-	}
-	ends := l.inOrder()
-	ends.Unread = unread
-	return ends
+	return l.byCall()
 }
 
 // A life is how long an activation lives, as far as it is known.
@@ -53,7 +41,6 @@ type life struct {
 	reads  int32 // how many slots read it
 	reader int32 // the last call that does
 	picks  int32 // how many of its parts are picked one by one, as by q, k, v = qkv[0], qkv[1], qkv[2]
-	rank   int32 // which variable of its function holds it to the end, from 1 on; 0 for none, or where names are guessed
 	seen   int32 // of a walk over calls
 	open   bool  // its lines leave how long it lives to guesses
 }
@@ -70,6 +57,8 @@ type liveness struct {
 	resizes map[ValueID]*expression // by value: what made it of one of another size; see resized
 	stamp   int32                   // of the last walk
 	work    int64                   // steps that names may still take
+
+	followed bool // the lives are those of the names that lines bind
 }
 
 // A choice is a guess about how long a value lives.
@@ -137,56 +126,18 @@ func (l *liveness) keep(v ValueID, end int32, row *GuessRow) {
 	}
 }
 
-// inOrder returns by call what goes after it, in CPython's order: what the innermost functions hold goes first, and of
-// one function first what only the call's arguments held, then its variables in the order in which they were made.
-func (l *liveness) inOrder() Liveness {
-	p := l.p
-	ends := Liveness{after: make([][]ValueID, len(p.Calls))}
-	traced := slices.ContainsFunc(l.of, func(x life) bool { return x.rank > 0 })
+// byCall returns what goes after each call, the last value first, and the guesses that decide it.
+func (l *liveness) byCall() Liveness {
+	ends := Liveness{after: make([][]ValueID, len(l.p.Calls))}
 	for _, c := range l.choices {
-		if x := &l.of[c.value]; !traced || x.open {
-			ends.Guesses = append(ends.Guesses, Guess{Row: c.row.Name, Origin: p.Calls[x.made].Origin})
+		if x := &l.of[c.value]; !l.followed || x.open {
+			ends.Guesses = append(ends.Guesses, Guess{Row: c.row.Name, Origin: l.p.Calls[x.made].Origin})
 		}
 	}
-	for v, x := range slices.Backward(l.of) { // of one call the last value comes first
+	for v, x := range slices.Backward(l.of) {
 		if x.made >= 0 && x.end >= 0 {
 			ends.after[x.end] = append(ends.after[x.end], ValueID(v))
 		}
-	}
-	for v := range l.of {
-		l.of[v].seen = 0 // one more than the last call that was seen to have it as an argument
-	}
-	for i := range p.Calls {
-		list := ends.After(i)
-		if len(list) < 2 {
-			continue
-		}
-		for _, v := range p.Calls[i].In {
-			l.of[v].seen = int32(i) + 1
-		}
-		variable := func(v ValueID) bool {
-			x := &l.of[v]
-			if traced {
-				return x.rank > 0
-			}
-			return l.spans.end(int32(i), x.owner) == int32(i) && x.seen != int32(i)+1
-		}
-		slices.SortStableFunc(list, func(a, b ValueID) int {
-			if d := p.Depth(l.of[b].owner) - p.Depth(l.of[a].owner); d != 0 {
-				return d
-			}
-			switch va, vb := variable(a), variable(b); {
-			case va && vb && traced:
-				return int(l.of[a].rank - l.of[b].rank)
-			case va && vb:
-				return int(a - b)
-			case va:
-				return 1
-			case vb:
-				return -1
-			}
-			return 0
-		})
 	}
 	return ends
 }

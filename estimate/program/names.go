@@ -47,6 +47,7 @@ func (l *liveness) followNames() {
 			}
 		}
 	}
+	l.followed = true
 }
 
 // hiddenIn lets live by guesses what only one statement makes and reads, where that calls a function of which no line
@@ -247,12 +248,9 @@ func (n *namespace) put(text string, values []ValueID) {
 
 // returns lets live what names have to the end of the forward.
 func (n *namespace) returns(end int32) {
-	for i, x := range n.names {
+	for _, x := range n.names {
 		for _, v := range x.has {
 			n.until(v, end)
-			if of := &n.l.of[v]; of.made >= n.first && of.rank == 0 && of.end == end {
-				of.rank = int32(i) + 1
-			}
 		}
 	}
 }

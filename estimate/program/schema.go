@@ -23,8 +23,6 @@ const (
 	Nonlinearity                    // a function of activation, which programs call inside of expressions
 	// a function of torch.nn.functional that programs wrap around the call of a module, as they do activations
 	Wrapper
-	// its module returns a tuple, which the caller unpacks: y, _ = lstm(x). Results that nothing reads live, too
-	Tuple
 	Pointwise   // works element by element, so that its result is divided where its arguments are
 	Switchable  // an activation whose module has an option inplace
 	KeepsResult // its backward reads its result, which nothing may write over before it
@@ -130,11 +128,11 @@ var operators = index([]Operator{
 	{"deform_conv", 3, 5, 0, deforms},
 	{"conv_transpose", 2, 3, WeightSum, convolves},
 	{"sdpa", 3, 4, TakesNumbers | Product | Attention, attends},
-	{"native_attention", 4, 6, Tuple, attendsToItself}, // x, weights and biases of both projections, a mask
-	{"attention_end", 3, 5, Tuple, endsAttention},      // queries, keys, values, scaled queries, weights
-	{"lstm", 1, many, TakesNumbers | Tuple, recurs},
-	{"gru", 1, many, TakesNumbers | Tuple, recurs},
-	{"rnn", 1, many, TakesNumbers | Tuple, recurs},
+	{"native_attention", 4, 6, 0, attendsToItself}, // x, weights and biases of both projections, a mask
+	{"attention_end", 3, 5, 0, endsAttention},      // queries, keys, values, scaled queries, weights
+	{"lstm", 1, many, TakesNumbers, recurs},
+	{"gru", 1, many, TakesNumbers, recurs},
+	{"rnn", 1, many, TakesNumbers, recurs},
 
 	{"batch_norm", 1, 3, ChannelNorm, normalisesChannels},
 	{"instance_norm", 1, 3, ChannelNorm, normalisesChannels},

@@ -90,17 +90,6 @@ func (s spans) step(i, scope int32) int32 {
 	return at
 }
 
-// end returns the last call of this module's forward around call i.
-func (s spans) end(i, scope int32) int32 {
-	for k := s.inner[i]; k >= 0; k = s.list[k].up {
-		sp := &s.list[k]
-		if sp.scope == scope {
-			return sp.last
-		}
-	}
-	return i
-}
-
 // frame returns the span of this module's forward around call i, -1 when there is none.
 func (s spans) frame(i, scope int32) int32 {
 	for k := s.inner[i]; k >= 0; k = s.list[k].up {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -178,8 +177,6 @@ func matchRMSNorm(b *recovery, i int) {
 		if p, k := b.otherThanNumber(one); k == 1 {
 			w, shifted, members = p, true, append(members, oi)
 		}
-	} else if w != onnxload.NoValue {
-		shifted = module.IsSum(b.m.NameOf(w), b.m.Values[w].Init) // which the exporter computed
 	}
 	out := scale.Output(0)
 	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil &&

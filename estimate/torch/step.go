@@ -161,7 +161,6 @@ func (r *run) forward(values []*tensor) error {
 	ends := &r.lives.ends
 	r.values = values
 	r.gatherRoot(values)
-	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
 		r.layer, r.origin, r.index = c.Layer, c.Origin, int32(i)
@@ -172,20 +171,10 @@ func (r *run) forward(values []*tensor) error {
 			return fmt.Errorf("call %d (%s) of layer %q: %w", i, c.Op, r.prog.Layers[c.Layer], err)
 		}
 		r.requireGrads(c, values)
-		if end, ok := ends.Unread[i]; ok {
-			if held == nil {
-				held = make([][]*tensor, len(r.prog.Calls))
-			}
-			held[end] = append(held[end], rest...)
-		} else {
-			r.releaseAll(rest)
-		}
+		r.releaseAll(rest)
 		for _, v := range ends.After(i) {
 			r.release(values[v])
 			values[v] = nil
-		}
-		if held != nil {
-			r.releaseAll(held[i])
 		}
 		r.exitCheckpoint(i)
 		r.exitGroup(i, values)
