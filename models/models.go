@@ -12,8 +12,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // Forms lists the ways of exporting a model, the one that a bare name stands for
@@ -102,7 +100,7 @@ func Open(name string) ([]byte, error) {
 	if !slices.Contains(m.Forms, form) {
 		return nil, fmt.Errorf("%s has no form %q, it has %s", base, form, strings.Join(m.Forms, ", "))
 	}
-	return unpack(name, file(base, form))
+	return read(name, file(base, form))
 }
 
 // OpenSized is Open for a model that shall take other Sizes. Where these are constants in all forms, it is an export as
@@ -112,25 +110,18 @@ func OpenSized(name string) ([]byte, error) {
 	if err != nil || !m.apart || len(m.Sizes) == 0 {
 		return Open(name)
 	}
-	return unpack(name, "open/"+m.Name+".onnx.zst")
+	return read(name, "open/"+m.Name+".onnx.zst")
 }
 
 // SizedApart reports whether other sizes take another graph than the model's own.
 func (m *Model) SizedApart() bool { return m.apart }
 
-// unpack returns the content of an embedded file.
-func unpack(name, path string) ([]byte, error) {
-	packed, err := graphs.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("built-in model %s: %w", name, err)
+// read returns the content of an embedded file.
+func read(name, path string) ([]byte, error) {
+	data, err := graphs.ReadFile(path)
+	if err == nil {
+		data, err = unpack(data)
 	}
-	// One goroutine: the files are small, and starting more costs longer than they take.
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return nil, fmt.Errorf("built-in model %s: %w", name, err)
-	}
-	defer d.Close()
-	data, err := d.DecodeAll(packed, nil)
 	if err != nil {
 		return nil, fmt.Errorf("built-in model %s: %w", name, err)
 	}

@@ -121,7 +121,7 @@ func TestGraphsAsTheyArePacked(t *testing.T) {
 		if err := h.Decode(data); err != nil || !h.HasFCS {
 			t.Errorf("%s does not say its size (%v): zstd --stream-size=BYTES", p, err)
 		}
-		graph, err := unpack(p, p)
+		graph, err := read(p, p)
 		if err != nil {
 			t.Error(err)
 		}

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/memestimate/memestimate/report/page"
 )
 
@@ -153,7 +155,11 @@ func compile() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "memestimate.wasm")
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file}
+	overlay, err := unpackGraphs(dir)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"build", "-overlay", overlay, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file}
 	for _, packages := range plain {
 		args = append(args, "-gcflags="+packages+"=-l")
 	}
@@ -164,6 +170,42 @@ func compile() ([]byte, error) {
 		return nil, fmt.Errorf("go build: %w", err)
 	}
 	return os.ReadFile(file)
+}
+
+// unpackGraphs unpacks the built-in models into a directory, and returns an overlay for go build in which the files that
+// models embeds are these.
+func unpackGraphs(dir string) (overlay string, err error) {
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	packed, err := filepath.Glob("models/*/*.onnx.zst")
+	if err != nil {
+		return "", err
+	}
+	var files struct{ Replace map[string]string }
+	files.Replace = map[string]string{}
+	for _, file := range packed {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		graph, err := d.DecodeAll(data, nil)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", file, err)
+		}
+		files.Replace[file] = filepath.Join(dir, filepath.Base(filepath.Dir(file))+"."+filepath.Base(file))
+		if err := os.WriteFile(files.Replace[file], graph, 0o666); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(files)
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o666)
 }
 
 // pack packs the program with the xz command, or a fifth larger with gzip where there is none.
