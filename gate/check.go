@@ -175,19 +175,15 @@ func (c *Check) run(o *Outcome) (err error) {
 // estimateAll estimates all models, as many at a time as there are processors. What goes wrong with one is kept with
 // it.
 func (c *Check) estimateAll(o *Outcome) {
-	next := make(chan *Model)
+	room := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(o.Models)) {
+	for _, m := range o.Models {
+		room <- struct{}{}
 		wg.Go(func() {
-			for m := range next {
-				m.Err = c.estimate(o, m)
-			}
+			defer func() { <-room }()
+			m.Err = c.estimate(o, m)
 		})
 	}
-	for _, m := range o.Models {
-		next <- m
-	}
-	close(next)
 	wg.Wait()
 }
 

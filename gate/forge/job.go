@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // Hosts whose jobs are known.
@@ -194,10 +193,7 @@ func AppendSummary(path, text string) error {
 		text = text[:room]
 		text = text[:strings.LastIndexByte(text, '\n')+1]
 	}
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "?")
-	}
-	return Append(path, text)
+	return Append(path, strings.ToValidUTF8(text, "?"))
 }
 
 // Append adds text to a file in which a step of a job leaves something to others. Where only a part could be written,

@@ -29,12 +29,22 @@ func Predicted(name string, t *timeline.Source, r *caching.Result, about func(bl
 	if about != nil {
 		out.About = func(block int32) []string { return about(at.origin(block)) }
 	}
-	last := newLasting(r.Segments())
+	segments := r.Segments()
+	took := map[int64]int32{} // by address of what is handed out at the end: the event that took it last
+	for _, g := range segments {
+		for _, b := range g.Blocks {
+			if b.Active {
+				took[b.Address] = -1
+			}
+		}
+	}
 	var reserved int64
 	for e := range r.Trace() {
 		switch e.Action {
 		case caching.AllocBlock:
-			last.taken(e)
+			if _, ok := took[e.Address]; ok {
+				took[e.Address] = e.Event
+			}
 			continue
 		case caching.SegmentAlloc, caching.SegmentMap:
 			reserved += e.Bytes
@@ -49,48 +59,17 @@ func Predicted(name string, t *timeline.Source, r *caching.Result, about func(bl
 		}
 		out.Levels = append(out.Levels, Level{Event: event, Bytes: reserved})
 	}
-	out.Segments = last.labelled(t)
+	out.Segments = labelled(t, segments, took)
 	return out
 }
 
-// lasting is what lies in the segments at the end of a run.
-type lasting struct {
-	segments []caching.Segment
-	address  []int64 // of each block that is handed out, in order
-	event    []int32 // that took it last; -1 for none
-}
-
-func newLasting(segments []caching.Segment) *lasting {
-	l := &lasting{segments: segments}
-	for _, g := range segments {
-		for _, b := range g.Blocks {
-			if b.Active {
-				l.address = append(l.address, b.Address)
-			}
-		}
-	}
-	slices.Sort(l.address)
-	l.event = make([]int32, len(l.address))
-	for i := range l.event {
-		l.event[i] = -1
-	}
-	return l
-}
-
-// taken notes that a block was handed out.
-func (l *lasting) taken(e *caching.TraceEntry) {
-	if i, ok := slices.BinarySearch(l.address, e.Address); ok {
-		l.event[i] = e.Event
-	}
-}
-
-// labelled names the blocks by the layers of the events that took them.
-func (l *lasting) labelled(t *timeline.Source) (out []Segment) {
+// labelled names the blocks of segments by the layers of the events that took them.
+func labelled(t *timeline.Source, segments []caching.Segment, took map[int64]int32) (out []Segment) {
 	layer := make([]int32, t.Len)
 	for i, e := range t.Each {
 		layer[i] = e.Layer
 	}
-	for _, s := range l.segments {
+	for _, s := range segments {
 		g := Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large", Blocks: make([]Block, 0, len(s.Blocks))}
 		switch {
 		case s.Expandable:
@@ -100,8 +79,8 @@ func (l *lasting) labelled(t *timeline.Source) (out []Segment) {
 		}
 		for _, b := range s.Blocks {
 			k := Block{Bytes: b.Bytes, Used: b.Active}
-			if i, ok := slices.BinarySearch(l.address, b.Address); ok && b.Active && l.event[i] >= 0 {
-				if n := layer[l.event[i]]; n != timeline.NoLayer {
+			if event, ok := took[b.Address]; ok && b.Active && event >= 0 {
+				if n := layer[event]; n != timeline.NoLayer {
 					k.Label = t.Layers[n]
 				}
 			}

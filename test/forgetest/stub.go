@@ -74,7 +74,7 @@ func (s *Stub) Delete(id int64) {
 func (s *Stub) Comments() []Comment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]Comment(nil), s.comments...)
+	return slices.Clone(s.comments)
 }
 
 // Requests returns and forgets the requests so far.
@@ -116,15 +116,14 @@ func StoredThen(code int) Answer {
 	}
 }
 
-// Forbidden answers as to the token of a fork.
-func Forbidden(w http.ResponseWriter, _ func()) bool {
-	return refuse(w, http.StatusForbidden, "Resource not accessible by integration")
-}
-
-// Locked answers as where the conversation is locked.
-func Locked(w http.ResponseWriter, _ func()) bool {
-	return refuse(w, http.StatusForbidden, "Unable to create comment because issue is locked.")
-}
+// Answers of status 403: to the token of a fork, where the conversation is locked, and at a secondary rate limit that
+// does not say how long it holds.
+var (
+	Forbidden = Status(http.StatusForbidden, "Resource not accessible by integration")
+	Locked    = Status(http.StatusForbidden, "Unable to create comment because issue is locked.")
+	Secondary = Status(http.StatusForbidden,
+		"You have exceeded a secondary rate limit. Please wait a few minutes before you try again.")
+)
 
 // RateLimited answers that one should wait.
 func RateLimited(wait time.Duration) Answer {
@@ -134,24 +133,11 @@ func RateLimited(wait time.Duration) Answer {
 	}
 }
 
-// Secondary answers as at a secondary rate limit that does not say how long it holds.
-func Secondary(w http.ResponseWriter, _ func()) bool {
-	return refuse(w, http.StatusForbidden,
-		"You have exceeded a secondary rate limit. Please wait a few minutes before you try again.")
-}
-
 func refuse(w http.ResponseWriter, code int, message string) bool {
 	w.WriteHeader(code)
 	json.NewEncoder(w).Encode(map[string]string{"message": message})
 	return true
 }
-
-// A discard is an answer that nobody gets.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header         { return d.header }
-func (d discard) Write(p []byte) (int, error) { return len(p), nil }
-func (d discard) WriteHeader(int)             {}
 
 func (s *Stub) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
@@ -164,7 +150,7 @@ func (s *Stub) serve(w http.ResponseWriter, r *http.Request) {
 	if len(s.answers) > 0 {
 		next := s.answers[0]
 		s.answers = s.answers[1:]
-		if next(w, func() { s.own(discard{http.Header{}}, r, body.Body) }) {
+		if next(w, func() { s.own(httptest.NewRecorder(), r, body.Body) }) {
 			return
 		}
 	}

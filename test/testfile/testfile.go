@@ -6,37 +6,26 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // Unzipped returns what a gzip file holds.
 func Unzipped(t testing.TB, path string) []byte {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	z, err := gzip.NewReader(bytes.NewReader(must.Read(t, path)))
+	must.OK(t, err)
 	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	must.OK(t, err)
 	return data
 }
 
 // JSON reads the JSON that a file holds, be it a gzip file or not, into a value.
 func JSON(t testing.TB, path string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Read(t, path)
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) { // RFC 1952
 		data = Unzipped(t, path)
 	}
@@ -54,11 +43,7 @@ type Part struct {
 // Between returns the part of a document between two marks, which must be there.
 func Between(t testing.TB, path, begin, end string) Part {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, begins := strings.Cut(string(data), begin)
+	head, rest, begins := strings.Cut(string(must.Read(t, path)), begin)
 	text, tail, ends := strings.Cut(rest, end)
 	if !begins || !ends {
 		t.Fatalf("%s has nothing between %q and %q", path, begin, end)
@@ -69,7 +54,5 @@ func Between(t testing.TB, path, begin, end string) Part {
 // Write puts a text in the part's place.
 func (p Part) Write(t testing.TB, text string) {
 	t.Helper()
-	if err := os.WriteFile(p.path, []byte(p.Before+text+p.After), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, p.path, p.Before+text+p.After)
 }
