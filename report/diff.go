@@ -318,12 +318,10 @@ func peakMove(c *diff.Case) string {
 
 // DiffCSV writes the layers that change, a row for each under each settings, with sizes in bytes.
 func DiffCSV(w io.Writer, d *diff.Diff) error {
-	g := &Grid{Columns: []Column{
-		{Title: "settings"}, {Title: "change"}, {Title: "base_layer", File: true}, {Title: "head_layer",
-			File: true}, {Title: "base_op", File: true}, {Title: "head_op", File: true},
+	g := &Grid{Columns: []Column{{Title: "settings"}, {Title: "change"}, {Title: "base_layer", File: true},
+		{Title: "head_layer", File: true}, {Title: "base_op", File: true}, {Title: "head_op", File: true},
 		{Title: "base_outputs"}, {Title: "head_outputs"}, {Title: "parameters_change"}, {Title: "parameter_bytes_change"},
-		{Title: "activation_bytes_change"}, {Title: "saved_bytes_change"},
-	}}
+		{Title: "activation_bytes_change"}, {Title: "saved_bytes_change"}}}
 	cells := func(l *module.Layer) (name, op, outs string) {
 		if l == nil {
 			return "", "", ""
@@ -334,11 +332,8 @@ func DiffCSV(w io.Writer, d *diff.Diff) error {
 		for _, l := range d.Cases[i].Layers {
 			bn, bo, bs := cells(l.Base)
 			hn, ho, hs := cells(l.Head)
-			g.Rows = append(g.Rows, []string{
-				d.Cases[i].Label, l.Kind, bn, hn, bo, ho, bs, hs, strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes,
-					10),
-				strconv.FormatInt(l.Activation, 10), strconv.FormatInt(l.Saved, 10),
-			})
+			g.Rows = append(g.Rows, []string{d.Cases[i].Label, l.Kind, bn, hn, bo, ho, bs, hs, exactUnit.count(l.Params),
+				exactUnit.size(l.ParamBytes), exactUnit.size(l.Activation), exactUnit.size(l.Saved)})
 		}
 	}
 	return g.CSV(w)

@@ -87,13 +87,9 @@ func dims(t module.Tensor) string {
 }
 
 func layersExact(r *estimate.Report) *Grid {
-	g := &Grid{Columns: []Column{
-		{Title: "index"}, {Title: "name", File: true}, {Title: "op", File: true}, {Title: "module",
-			File: true}, {Title: "nodes"},
-		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"},
-		{Title: "in_place"},
-		{Title: "saved_bytes"},
-	}}
+	g := &Grid{Columns: []Column{{Title: "index"}, {Title: "name", File: true}, {Title: "op", File: true},
+		{Title: "module", File: true}, {Title: "nodes"}, {Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"},
+		{Title: "parameter_bytes"}, {Title: "activation_bytes"}, {Title: "in_place"}, {Title: "saved_bytes"}}}
 	for l := range withLoss(r) {
 		shapes, types := make([]string, len(l.Outputs)), make([]string, len(l.Outputs))
 		for i, t := range l.Outputs {
@@ -102,13 +98,9 @@ func layersExact(r *estimate.Report) *Grid {
 				shapes[i] = strings.ReplaceAll(strings.Trim(dims(t), "[]"), ", ", "x")
 			}
 		}
-		g.Rows = append(g.Rows, []string{
-			strconv.Itoa(l.Index), l.Name, l.Op, l.Module, strconv.Itoa(l.Nodes), strings.Join(shapes, " "), strings.Join(types,
-				" "),
-			strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes, 10), strconv.FormatInt(l.Activation,
-				10), strconv.FormatBool(l.InPlace),
-			strconv.FormatInt(l.SavedBytes, 10),
-		})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(l.Index), l.Name, l.Op, l.Module, strconv.Itoa(l.Nodes),
+			strings.Join(shapes, " "), strings.Join(types, " "), exactUnit.count(l.Params), exactUnit.size(l.ParamBytes),
+			exactUnit.size(l.Activation), strconv.FormatBool(l.InPlace), exactUnit.size(l.SavedBytes)})
 	}
 	return g
 }

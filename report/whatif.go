@@ -104,10 +104,7 @@ func Ways(r *estimate.Report) *Grid {
 		{Title: strings.TrimSuffix(by, "_bytes") + ", " + unit.name, Right: true}, {Title: ""},
 	}}
 	for _, w := range r.Ways {
-		settings, fits := w.Settings, "does not fit"
-		if settings == "" {
-			settings = "as it is"
-		}
+		settings, fits := cmp.Or(w.Settings, "as it is"), "does not fit"
 		if w.Error != "" {
 			g.Rows = append(g.Rows, []string{settings, strconv.Itoa(w.GPUs), "", "", "?", Refusal(w.Error)})
 			continue

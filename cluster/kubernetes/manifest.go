@@ -204,9 +204,7 @@ func (n *Need) patch(kind string, doc map[string]any, path []string) (map[string
 		return nil, err
 	}
 	name, _ := meta["name"].(string)
-	if name == "" {
-		name = strings.TrimSuffix(fmt.Sprint(meta["generateName"]), "-")
-	}
+	name = cmp.Or(name, strings.TrimSuffix(fmt.Sprint(meta["generateName"]), "-"))
 	template := n.claimTemplate(name + "-gpu")
 	if meta["namespace"] != nil {
 		template["metadata"].(map[string]any)["namespace"] = meta["namespace"]

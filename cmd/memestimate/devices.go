@@ -40,11 +40,7 @@ func (g *gpuSource) open() (*devices.Session, error) {
 
 // state opens the reservations.
 func (g *gpuSource) state(e *env) (*devices.State, error) {
-	dir := g.stateDir
-	if dir == "" {
-		dir = e.getenv("MEMESTIMATE_STATE_DIR")
-	}
-	return devices.OpenState(dir)
+	return devices.OpenState(cmp.Or(g.stateDir, e.getenv("MEMESTIMATE_STATE_DIR")))
 }
 
 // deviceError gives an error of the driver its exit code, and its cure.

@@ -138,14 +138,9 @@ func hubCached(e *env, name string) string {
 	if name == "" {
 		return ""
 	}
-	home := cmp.Or(e.getenv("HF_HUB_CACHE"), e.getenv("HUGGINGFACE_HUB_CACHE"))
-	if home == "" {
-		base := e.getenv("HF_HOME")
-		if base == "" {
-			base = filepath.Join(cmp.Or(e.getenv("XDG_CACHE_HOME"), filepath.Join(e.getenv("HOME"), ".cache")), "huggingface")
-		}
-		home = filepath.Join(base, "hub")
-	}
+	cache := cmp.Or(e.getenv("XDG_CACHE_HOME"), filepath.Join(e.getenv("HOME"), ".cache"))
+	base := cmp.Or(e.getenv("HF_HOME"), filepath.Join(cache, "huggingface"))
+	home := cmp.Or(e.getenv("HF_HUB_CACHE"), e.getenv("HUGGINGFACE_HUB_CACHE"), filepath.Join(base, "hub"))
 	folder := filepath.Join(home, "models--"+strings.ReplaceAll(name, "/", "--"))
 	commit, err := os.ReadFile(filepath.Join(folder, "refs", "main"))
 	if err != nil {

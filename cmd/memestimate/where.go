@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -64,9 +65,7 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		s.model.arg = args[0]
 	}
-	if s.url == "" {
-		s.url = e.getenv("PROMETHEUS_URL")
-	}
+	s.url = cmp.Or(s.url, e.getenv("PROMETHEUS_URL"))
 	switch {
 	case s.url == "":
 		return usagef("where: which server? give --prometheus URL").withHint("for example: memestimate where --need 20GiB " +

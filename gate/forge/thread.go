@@ -43,9 +43,7 @@ type Thread struct {
 // GitHub returns the conversation of a pull request. graphQL is the address of the other API; "" is that beside c.API.
 // actions says that a workflow runs us.
 func GitHub(c *Client, p Pull, graphQL string, actions bool) (*Thread, error) {
-	if graphQL == "" {
-		graphQL = strings.TrimSuffix(c.API, "/v3") + "/graphql"
-	}
+	graphQL = cmp.Or(graphQL, strings.TrimSuffix(c.API, "/v3")+"/graphql")
 	if err := errors.Join(c.check(c.API), c.check(graphQL)); err != nil {
 		return nil, err
 	}
@@ -172,18 +170,10 @@ func (t *Thread) self(ctx context.Context) (string, error) {
 // Connect returns the conversation of the job's pull request, or of the one with this number where it is not 0, and
 // the token that the surroundings have for it.
 func Connect(j Job, c *Client, getenv func(string) string, number int) (*Thread, error) {
-	if number == 0 {
-		number = j.Number
-	}
-	if number == 0 {
+	if number = cmp.Or(number, j.Number); number == 0 {
 		return nil, ErrNoPull
 	}
-	api := func(name, other string) string {
-		if a := strings.TrimRight(getenv(name), "/"); a != "" {
-			return a
-		}
-		return other
-	}
+	api := func(name, other string) string { return cmp.Or(strings.TrimRight(getenv(name), "/"), other) }
 	if j.Host == OnGitLab {
 		c.API, c.Token = api("CI_API_V4_URL", "https://gitlab.com/api/v4"), getenv("GITLAB_TOKEN")
 		if c.Token == "" {

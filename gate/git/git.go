@@ -4,6 +4,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -94,10 +95,7 @@ func complaint(name string, err error, stderr string) error {
 		return ErrNoCommand
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
-	if first == "" {
-		first = err.Error()
-	}
-	return fmt.Errorf("git %s: %s", name, strings.TrimPrefix(first, "fatal: "))
+	return fmt.Errorf("git %s: %s", name, strings.TrimPrefix(cmp.Or(first, err.Error()), "fatal: "))
 }
 
 // line is run for a command that says one line.
