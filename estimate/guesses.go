@@ -176,8 +176,6 @@ func (b *Model) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 		if lives {
 			opts.Like = beside.Run.Log
 		}
-		opts.Spare = b.spare()
-		defer b.spared(opts.Spare)
 		opts.Brief = true
 		run, err := torch.Simulate(p, opts)
 		if err != nil {

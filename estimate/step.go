@@ -161,9 +161,7 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	if !limited && !b.large() { // else what the process takes must be known first, or both would not fit into memory
 		opts.Full = f.take
 	}
-	opts.Spare = b.spare()
 	run, err := torch.Simulate(p, opts)
-	b.spared(opts.Spare)
 	f.end()
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)

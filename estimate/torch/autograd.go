@@ -80,7 +80,6 @@ func (r *run) backwardOf(root *node) {
 	for len(queue) > 0 {
 		n := queue.pop()
 		r.evaluate(n, &queue)
-		r.recycle()
 	}
 }
 
@@ -173,9 +172,6 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		r.release(g)
 	}
 	n.letGo()
-	if n.refs == 0 {
-		r.freed.nodes = append(r.freed.nodes, n.recorded)
-	}
 }
 
 // validate is validate_outputs: a gradient of a broadcast input is summed to its

@@ -72,8 +72,7 @@ func spanFrom(all []program.Span, call int32) *program.Span {
 func (r *run) detached(t *tensor) *tensor {
 	d := r.look(t, t.layout)
 	if t.requiresGrad {
-		d.requiresGrad, d.leaf = true, r.leaves.one()
-		*d.leaf = leaf{param: d, hooked: true}
+		d.requiresGrad, d.leaf = true, &leaf{param: d, hooked: true}
 	}
 	return d
 }
@@ -186,7 +185,6 @@ func (r *run) recompute(f *frame) {
 				values[v] = nil
 			}
 		}
-		r.recycle()
 	}
 	for i := f.span.First; i <= f.lastCall; i++ { // results, and what an early stop unwinds
 		for _, v := range r.prog.Calls[i].Out {
@@ -197,7 +195,6 @@ func (r *run) recompute(f *frame) {
 		}
 	}
 	r.exitAutocast()
-	r.recycle()
 	r.recomputed = nil
 	r.layer, r.origin, r.index, r.amp, r.grad = layer, origin, index, amp, grads
 }

@@ -80,8 +80,7 @@ func (r *run) loadState(values []*tensor) {
 			t := r.put(id, timeline.Parameter)
 			values[id] = t
 			if t.st.parameter = !v.Frozen; v.DType.IsFloat() && !v.Frozen {
-				t.leaf = r.leaves.one()
-				t.leaf.param = t
+				t.leaf = &leaf{param: t}
 				t.requiresGrad = true
 			}
 		default:

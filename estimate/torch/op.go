@@ -3,6 +3,7 @@ package torch
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/memestimate/memestimate/estimate/program"
 )
@@ -19,8 +20,8 @@ type op struct {
 var opTables = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
 	rnnOps, einsumOps, mathOps, fftOps, deformOps, opaqueOps}
 
-// rowsByName indexes the opTables.
-func rowsByName() map[string]*op {
+// opRows are the opTables by name. They are put together when a program first runs: most commands run none.
+var opRows = sync.OnceValue(func() map[string]*op {
 	m := make(map[string]*op)
 	for _, table := range opTables {
 		for i := range table {
@@ -28,7 +29,7 @@ func rowsByName() map[string]*op {
 		}
 	}
 	return m
-}
+})
 
 // call runs one call of the program on values, which it reads and sets. It returns the results that
 // nothing reads, for the caller to release.
@@ -76,7 +77,7 @@ func (r *run) call(c *program.Call, values []*tensor) (unread []*tensor, err err
 // apply runs an operator's row on arguments, which are borrowed and may be replaced by their casts;
 // the outputs belong to the caller.
 func (r *run) apply(c *program.Call, in []*tensor) ([]*tensor, error) {
-	row := r.rows[c.Op]
+	row := opRows()[c.Op]
 	if row == nil {
 		return nil, fmt.Errorf("no row for operator %q", c.Op)
 	}

@@ -174,7 +174,6 @@ func (r *run) stepOptimizer(o *optimizer) {
 			s.at = l
 			s.let(varGrad, nil) // grad = grads[i]
 			row.loop(s)
-			r.recycle()
 		}
 		s.leave()
 	}
@@ -268,6 +267,5 @@ func (r *run) zeroGrad(params []*leaf) {
 	for _, l := range params {
 		r.release(l.grad)
 		l.grad = nil
-		r.recycle()
 	}
 }

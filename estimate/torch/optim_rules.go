@@ -175,7 +175,6 @@ func adafactorStep(s *stepping) {
 		}
 		let(update, vars[estimate].retain())
 		s.norm(vars[update])
-		s.recycle()
 	}
 	for v := range vars {
 		let(v, nil)
@@ -219,7 +218,6 @@ func muonStep(s *stepping) {
 		s.release(update)
 		update = s.orthogonal(lerp)
 		s.release(lerp)
-		s.recycle()
 	}
 	s.release(update)
 	for _, l := range rest.with {

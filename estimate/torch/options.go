@@ -101,12 +101,8 @@ type Options struct {
 	GPU       *gpu.Device // nil is the default one
 	Known     Known       // of an earlier run on the same device
 	// of a run of the same program under the same Options, but for how long Python's variables live: see Run.Same
-	Like *timeline.Log
-	// memory that an earlier run is through with, which this one takes and leaves to the next; two at a time need two
-	Spare *Spare
-	// its requests alone are asked for: what Run says of Saved and Workspaces is left out, and its Log is good until
-	// the next run with that Spare
-	Brief bool
+	Like  *timeline.Log
+	Brief bool // its requests alone are asked for: what Run says of Saved and Workspaces is left out
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }

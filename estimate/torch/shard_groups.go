@@ -147,8 +147,7 @@ func (r *run) afterBackward(g *shardGroup) {
 	for _, p := range with {
 		if p.leaf.grad == nil { // else it is added to
 			out.refs++
-			p.leaf.grad = r.tensors.one()
-			*p.leaf.grad = tensor{layout: p.leaf.param.layout, st: out, dtype: own, refs: 1, view: true}
+			p.leaf.grad = &tensor{layout: p.leaf.param.layout, st: out, dtype: own, refs: 1, view: true}
 		}
 	}
 	r.drop(out)

@@ -89,15 +89,7 @@ func newRun(p *program.Program, opts *Options) (*run, error) {
 		device := gpu.Default()
 		opts.GPU = &device
 	}
-	r := &run{opts: opts, prog: p, layer: timeline.NoLayer, origin: -1}
-	if opts.Spare != nil {
-		opts.Spare.take(r, opts.Brief)
-	} else {
-		r.rows = rowsByName()
-	}
-	if r.log == nil {
-		r.log = new(timeline.Log)
-	}
+	r := &run{opts: opts, prog: p, log: new(timeline.Log), layer: timeline.NoLayer, origin: -1}
 	r.plans, r.lives = opts.Known.plans, opts.Known.lives
 	r.plans.shared = r.plans.numbers != nil
 	if err := p.Check(); err != nil {
@@ -107,18 +99,12 @@ func newRun(p *program.Program, opts *Options) (*run, error) {
 	return r, nil
 }
 
-// result is what is known of a run that is over. Its memory goes to the next one.
+// result is what is known of a run that is over.
 func (r *run) result() *Run {
 	p, opts := r.prog, r.opts
 	r.log.Full = nil // who followed the run is done, and may be large
-	if opts.Spare != nil {
-		opts.Spare.put(r, opts.Brief)
-	}
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, tensors: r.made, known: Known{plans: r.plans}}
-	if opts.Spare != nil { // a large program has none, and is not kept longer than it runs
-		run.known.lives = r.lives
-	}
+		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, tensors: r.made, known: Known{r.plans, r.lives}}
 	if r.ddp != nil {
 		run.race = r.ddp.race
 	}
@@ -178,7 +164,6 @@ func (r *run) forward(values []*tensor) error {
 		}
 		r.exitCheckpoint(i)
 		r.exitGroup(i, values)
-		r.recycle()
 	}
 	r.leaveRoot(values)
 	r.layer, r.origin = timeline.NoLayer, -1

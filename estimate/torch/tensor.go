@@ -53,9 +53,8 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 		r.tooLarge(fmt.Sprintf("%d bytes", bytes))
 		bytes = 0
 	}
-	s := r.storages.one()
 	r.born++
-	*s = storage{block: noBlock, bytes: max(bytes, 0), refs: 1, born: r.born}
+	s := &storage{block: noBlock, bytes: max(bytes, 0), refs: 1, born: r.born}
 	if !r.stopped() {
 		s.block = r.request(bytes, c)
 	}
@@ -84,7 +83,6 @@ func (r *run) drop(s *storage) {
 		return
 	}
 	r.free(s.block)
-	r.freed.storages = append(r.freed.storages, s)
 }
 
 // recategorize says what a block turned out to be for.
@@ -130,8 +128,7 @@ func (r *run) laid(dtype program.DType, l *layout) *tensor {
 	} else {
 		r.tooLarge(fmt.Sprintf("shape %v", l.shape))
 	}
-	t := r.tensors.one()
-	*t = tensor{layout: l, st: r.alloc(bytes, r.category()), dtype: dtype, refs: 1}
+	t := &tensor{layout: l, st: r.alloc(bytes, r.category()), dtype: dtype, refs: 1}
 	if r.opts.Tensors && t.st.block != noBlock {
 		r.made.add(t.st.block, dtype, l)
 	}
@@ -181,9 +178,7 @@ func (r *run) look(t *tensor, l *layout) *tensor {
 		return &tensor{layout: l, host: true, dtype: t.dtype, refs: 1}
 	}
 	t.st.refs++
-	view := r.tensors.one()
-	*view = tensor{layout: l, st: t.st, dtype: t.dtype, refs: 1, view: true}
-	return view
+	return &tensor{layout: l, st: t.st, dtype: t.dtype, refs: 1, view: true}
 }
 
 // scalar returns a Python number: it has no memory on the GPU.
@@ -211,7 +206,6 @@ func (r *run) release(t *tensor) {
 		r.dropNode(t.fn)
 		t.fn = nil
 	}
-	r.freed.tensors = append(r.freed.tensors, t)
 }
 
 // alone returns a list of one tensor, which is good until the next.

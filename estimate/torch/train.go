@@ -156,8 +156,6 @@ func (r *run) endStep(o *optimizer, params []*leaf, scaler *gradScaler) error {
 	if r.err != nil {
 		return fmt.Errorf("optimizer: %w", r.err)
 	}
-	r.recycle()
-	r.forgetGone()
 	return nil
 }
 

@@ -78,13 +78,6 @@ type again struct {
 	carried [][2]int32 // blocks from before that they give back, each with the one of theirs that takes its place
 }
 
-// Reset empties the log, and keeps its memory for what is written next: nothing read of it before may be used any more.
-func (l *Log) Reset() {
-	l.entries.Reset()
-	l.blocks.Reset()
-	*l = Log{entries: l.entries, blocks: l.blocks, marks: l.marks[:0], plans: l.plans[:0], caught: l.caught[:0]}
-}
-
 // Same reports whether another log has the same events.
 func (l *Log) Same(other *Log) bool {
 	return l.Written() == other.Written() && l.Len() == other.Len() && l.again.from == other.again.from &&
