@@ -27,7 +27,7 @@ func (s *Session) Observe(ds []Device) {
 			continue
 		}
 		wg.Go(func() {
-			a, err := within(s.limit, d.handle.activity)
+			a, err := within(s.limit, func() (Activity, error) { return d.handle.activity(), nil })
 			if err != nil {
 				s.mu.Lock()
 				s.deaf[d.Index] = true

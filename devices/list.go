@@ -29,21 +29,14 @@ type Session struct {
 // Open connects to NVML: the library at path, or the system's own when path is empty. It fails
 // with an [*InitError].
 func Open(path string) (*Session, error) {
-	type opened struct {
-		lib library
-		err error
-	}
-	lib, err := within(callLimit, func() opened {
-		lib, err := openLibrary(path)
-		return opened{lib, err}
-	})
-	if err != nil {
+	lib, err := within(callLimit, func() (library, error) { return openLibrary(path) })
+	if _, late := errors.AsType[noAnswer](err); late {
 		return nil, &InitError{Code: codeTimeout, Detail: err.Error(), cure: "look into the kernel log: dmesg | grep -i nvrm"}
 	}
-	if lib.err != nil {
-		return nil, lib.err
+	if err != nil {
+		return nil, err
 	}
-	return newSession(lib.lib), nil
+	return newSession(lib), nil
 }
 
 func newSession(lib library) *Session {
@@ -57,54 +50,32 @@ func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.hung) == 0 {
-		_, _ = within(s.limit, func() bool { s.lib.shutdown(); return true })
+		_, _ = within(s.limit, func() (bool, error) { s.lib.shutdown(); return true, nil })
 	}
 }
 
 // Driver returns the driver's version, such as "580.95.05".
-func (s *Session) Driver() (string, error) {
-	type answer struct {
-		version string
-		err     error
-	}
-	a, err := within(s.limit, func() answer {
-		v, err := s.lib.driver()
-		return answer{v, err}
-	})
-	if err != nil {
-		return "", err
-	}
-	return a.version, a.err
-}
+func (s *Session) Driver() (string, error) { return within(s.limit, s.lib.driver) }
 
 // List returns every GPU in NVML's order (that of their PCI addresses), each followed by its MIG
 // instances. What goes wrong with one GPU is told in that GPU's Reason and Notes; an error
 // means that none could be listed.
 func (s *Session) List() ([]Device, error) {
-	type counted struct {
-		n   int
-		err error
-	}
-	c, err := within(s.limit, func() counted {
+	n, err := within(s.limit, func() (int, error) {
 		n, err := s.lib.count()
-		if s.mayRestart(err) {
-			if s.lib.restart() == nil {
-				n, err = s.lib.count()
-			}
+		if s.mayRestart(err) && s.lib.restart() == nil {
+			return s.lib.count()
 		}
-		return counted{n, err}
+		return n, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("counting GPUs: %w", err)
 	}
-	if c.err != nil {
-		return nil, fmt.Errorf("counting GPUs: %w", c.err)
+	if n < 0 || n > maxDevices {
+		return nil, fmt.Errorf("counting GPUs: the driver names %d of them, wanted at most %d", n, maxDevices)
 	}
-	if c.n < 0 || c.n > maxDevices {
-		return nil, fmt.Errorf("counting GPUs: the driver names %d of them, wanted at most %d", c.n, maxDevices)
-	}
-	answers := make([]<-chan []Device, c.n)
-	stuck := make([]bool, c.n)
+	answers := make([]<-chan []Device, n)
+	stuck := make([]bool, n)
 	for i := range answers {
 		answers[i], stuck[i] = s.ask(i)
 	}
@@ -130,7 +101,7 @@ func (s *Session) List() ([]Device, error) {
 		s.remember(i, answer, ds == nil)
 		if ds == nil {
 			d := blank(i)
-			d.Reason = fmt.Sprintf("the driver did not answer in %v", s.limit)
+			d.Reason = noAnswer(s.limit).Error()
 			ds = []Device{d}
 		}
 		all = append(all, ds...)
@@ -173,19 +144,28 @@ func (s *Session) remember(i int, answer <-chan []Device, hangs bool) {
 	}
 }
 
-// within runs f and returns its answer, or an error when it takes longer than limit; f is then
+// noAnswer is the error of a query that takes longer than that.
+type noAnswer time.Duration
+
+func (e noAnswer) Error() string {
+	return fmt.Sprintf("the driver did not answer in %v", time.Duration(e))
+}
+
+// within runs f and returns its answer, or noAnswer when it takes longer than limit; f is then
 // left running.
-func within[T any](limit time.Duration, f func() T) (T, error) {
-	answer := make(chan T, 1)
-	go func() { answer <- f() }()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+func within[T any](limit time.Duration, f func() (T, error)) (T, error) {
+	var answer, none T
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		answer, err = f()
+		done <- err
+	}()
 	select {
-	case a := <-answer:
-		return a, nil
-	case <-timer.C:
-		var none T
-		return none, fmt.Errorf("the driver did not answer in %v", limit)
+	case err := <-done:
+		return answer, err
+	case <-time.After(limit):
+		return none, noAnswer(limit)
 	}
 }
 

@@ -41,9 +41,9 @@ func setLock(f *os.File, cmd int, kind int16, place int64) error {
 }
 
 // locked tells whether somebody has the lock of the first byte.
-func locked(fd int) bool {
+func locked(f *os.File) bool {
 	l := unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart, Len: 1}
-	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
 }
 
 // The places of marks: bit 62 is set in all, bit 61 in those of waiters alone.

@@ -27,12 +27,11 @@ func (s *State) book() (*book, error) {
 	b := &book{}
 	known := map[int64]bool{} // marks of files that are there
 	for _, name := range names {
-		fd, st := s.look(name)
-		if fd < 0 {
+		f, st := s.look(name)
+		if f == nil {
 			b.stale = append(b.stale, name)
 			continue
 		}
-		f := os.NewFile(uintptr(fd), name)
 		r := record{ID: strings.TrimPrefix(name, holdPrefix)}
 		mark := ownerMark(name, st.Uid)
 		if json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&r) == nil {

@@ -203,42 +203,37 @@ func (s *State) createOnce(name string, content any, marks []int64) (*os.File, e
 	return f, nil
 }
 
-// look opens the file name, and returns its descriptor when somebody has it locked; otherwise -1.
-func (s *State) look(name string) (fd int, st unix.Stat_t) {
-	d, err := s.at()
+// look opens the file name when somebody has it locked; otherwise it returns nil.
+func (s *State) look(name string) (f *os.File, st unix.Stat_t) {
+	f, err := s.open(name, os.O_RDONLY)
 	if err != nil {
-		return -1, st
+		return nil, st
 	}
-	fd, err = unix.Openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, st
+	if unix.Fstat(int(f.Fd()), &st) == nil && locked(f) {
+		return f, st
 	}
-	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && locked(fd) {
-		return fd, st
-	}
-	unix.Close(fd)
-	return -1, st
+	f.Close()
+	return nil, st
 }
 
 // read decodes the live file name into content and returns its owner; ok is false when nobody has it locked, or it is
 // not what it should be.
 func (s *State) read(name string, content any) (owner uint32, ok bool) {
-	fd, st := s.look(name)
-	if fd < 0 {
+	f, st := s.look(name)
+	if f == nil {
 		return 0, false
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	return st.Uid, json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(content) == nil
 }
 
 // alive tells whether somebody has the file name locked.
 func (s *State) alive(name string) bool {
-	fd, _ := s.look(name)
-	if fd >= 0 {
-		unix.Close(fd)
+	f, _ := s.look(name)
+	if f != nil {
+		f.Close()
 	}
-	return fd >= 0
+	return f != nil
 }
 
 // sweep removes files that nobody has locked. The caller has the host lock, under which alone a file is unlocked for a

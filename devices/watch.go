@@ -223,19 +223,18 @@ func (s *Session) look(d *Device) (memory, []Process, error) {
 	type looked struct {
 		m     memory
 		procs []Process
-		err   error
 	}
 	if d.Unified {
 		total, available, err := s.host()
 		return memory{total: total, free: available, used: total - available}, nil, err
 	}
-	a, err := within(s.limit, func() (a looked) {
-		if a.m, a.err = d.handle.memory(); a.err == nil {
+	a, err := within(s.limit, func() (a looked, err error) {
+		if a.m, err = d.handle.memory(); err == nil {
 			a.procs, _ = d.handle.processes() // a driver may not tell
 		}
-		return a
+		return a, err
 	})
-	if err = cmp.Or(err, a.err); err != nil {
+	if err != nil {
 		return memory{}, nil, fmt.Errorf("%s: %w", d.Label(), err)
 	}
 	return a.m, a.procs, nil
