@@ -13,14 +13,10 @@ type binaryFn struct {
 	floats func(a, b float64) float64
 }
 
-// combine applies f to two broadcast tensors of the same kind. It is nil when f cannot.
+// combine applies f to two broadcast tensors of the same kind, if it can.
 func (f binaryFn) combine(c *call, elem onnxload.DType, a, b *Const, shape []int64, n int) *Const {
-	if !sameKind(a, b) || a.isFloat() != elem.IsFloat() {
-		return nil
-	}
-	if a, b = a.expand(shape, n), b.expand(shape, n); a == nil || b == nil {
-		return nil
-	}
+	proceedIf(sameKind(a, b) && a.isFloat() == elem.IsFloat())
+	a, b = a.expand(shape, n), b.expand(shape, n)
 	out := zeros(elem, shape, n)
 	switch {
 	case a.isFloat() && f.floats != nil:
@@ -32,7 +28,7 @@ func (f binaryFn) combine(c *call, elem onnxload.DType, a, b *Const, shape []int
 			out.Ints[i] = f.ints(c, a.Ints[i], b.Ints[i])
 		}
 	default:
-		return nil
+		proceedIf(false)
 	}
 	settle(out)
 	return out
@@ -42,25 +38,14 @@ func (f binaryFn) combine(c *call, elem onnxload.DType, a, b *Const, shape []int
 // combines from left to right.
 func binaryEval(f binaryFn) func(*call) {
 	return func(c *call) {
-		in, ok := c.operands(len(c.node.In))
-		shape, n, okOut := c.outSize()
-		if !ok || !okOut || len(in) == 0 || in[0] == nil {
-			return
-		}
+		in := c.values(len(c.node.In))
+		shape, n := c.outSize()
 		acc := in[0]
 		if len(in) == 1 {
 			acc = acc.expand(shape, n)
 		}
-		if acc == nil {
-			return
-		}
 		for _, v := range in[1:] {
-			if v == nil {
-				return
-			}
-			if acc = f.combine(c, in[0].Elem, acc, v, shape, n); acc == nil {
-				return
-			}
+			acc = f.combine(c, in[0].Elem, acc, v, shape, n)
 		}
 		c.outConst(0, acc)
 	}
@@ -69,15 +54,10 @@ func binaryEval(f binaryFn) func(*call) {
 // compareEval returns the evaluation of an operator that answers with a bool per element.
 func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b float64) bool) func(*call) {
 	return func(c *call) {
-		in, ok := c.operands(2)
-		shape, n, okOut := c.outSize()
-		if !ok || !okOut || in[0] == nil || in[1] == nil || !sameKind(in...) {
-			return
-		}
+		in := c.values(2)
+		shape, n := c.outSize()
+		proceedIf(sameKind(in...))
 		a, b := in[0].expand(shape, n), in[1].expand(shape, n)
-		if a == nil || b == nil {
-			return
-		}
 		out := zeros(onnxload.Bool, shape, n)
 		for i := range out.Ints {
 			if a.isFloat() {
@@ -95,11 +75,7 @@ func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b flo
 // Either function may be nil.
 func unaryEval(ints func(c *call, a Dim) Dim, floats func(float64) float64) func(*call) {
 	return func(c *call) {
-		in, ok := c.operands(1)
-		if !ok || in[0] == nil {
-			return
-		}
-		v := in[0]
+		v := c.value(0)
 		out := v.like(v.Shape, v.Len())
 		switch {
 		case v.isFloat() && floats != nil:

@@ -55,11 +55,8 @@ func (c *call) perm(rank int) []int {
 }
 
 func transposeEval(c *call) {
-	v := c.constant(0)
-	shape, n, ok := c.outSize()
-	if v == nil || !ok {
-		return
-	}
+	v := c.value(0)
+	shape, n := c.outSize()
 	perm := c.perm(len(v.Shape))
 	own := strides(v.Shape)
 	step := make([]int, len(perm))
@@ -87,14 +84,9 @@ func expand(c *call) {
 }
 
 func expandEval(c *call) {
-	v := c.constant(0)
-	shape, n, ok := c.outSize()
-	if v == nil || !ok {
-		return
-	}
-	if v = v.expand(shape, n); v != nil {
-		c.outConst(0, v)
-	}
+	v := c.value(0)
+	shape, n := c.outSize()
+	c.outConst(0, v.expand(shape, n))
 }
 
 // tileV1 repeats along one axis.
@@ -155,11 +147,9 @@ func tile(c *call) {
 }
 
 func tileEval(c *call) {
-	v := c.constant(0)
-	shape, n, ok := c.outSize()
-	if v == nil || !ok || len(shape) != len(v.Shape) {
-		return
-	}
+	v := c.value(0)
+	shape, n := c.outSize()
+	proceedIf(len(shape) == len(v.Shape))
 	// An axis of k times d is read as two: k with stride 0, and d.
 	var sizes []int64
 	var step []int

@@ -49,7 +49,9 @@ func (c *call) follow(rule func(*call)) (err error) {
 		switch r := recover().(type) {
 		case nil:
 		case refusal:
-			err = r.error
+			if r.error != errNoValue {
+				err = r.error
+			}
 		default:
 			panic(r)
 		}

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"errors"
 	"fmt"
 )
 
@@ -47,16 +46,9 @@ func position(i, n int64) (int, error) {
 }
 
 func gatherEval(c *call) {
-	in, ok := c.operands(2)
-	shape, n, okOut := c.outSize()
-	if !ok || !okOut || in[0] == nil || in[1] == nil {
-		return
-	}
-	at, ok := in[1].numbers()
-	if !ok {
-		return
-	}
-	v := in[0]
+	v, indices := c.value(0), c.value(1)
+	shape, n := c.outSize()
+	at := indices.numbers()
 	ax := c.axisAttr(0, len(v.Shape))
 	out := v.like(shape, n)
 	outer, mid, inner := split3(v.Shape, ax)
@@ -101,54 +93,28 @@ func (c *call) elementIndices() Shape {
 // along visits the elements of an index tensor of the data's rank: i numbers them, and at
 // is the place in the data that has the same coordinates except along the axis,
 // where the index is the coordinate.
-func along(data, indices *Const, ax int, f func(i, at int)) error {
-	idx, ok := indices.numbers()
-	if !ok || len(data.Shape) != len(indices.Shape) {
-		return errNoValue
-	}
+func (c *call) along(data, indices *Const, ax int, f func(i, at int)) {
+	idx := indices.numbers()
+	proceedIf(len(data.Shape) == len(indices.Shape))
 	for i, d := range indices.Shape {
 		if i != ax && d > data.Shape[i] {
-			return fmt.Errorf("indices of %d elements along axis %d, the data has %d", d, i, data.Shape[i])
+			c.fail("indices of %d elements along axis %d, the data has %d", d, i, data.Shape[i])
 		}
 	}
 	step := strides(data.Shape)
 	width := step[ax]
 	step[ax] = 0
-	var err error
 	odometer(indices.Shape, len(idx), 0, step, func(i, at int) {
-		k, bad := position(idx[i], data.Shape[ax])
-		if bad != nil {
-			err = bad
-			return
-		}
-		f(i, at+k*width)
+		f(i, at+checked(position(idx[i], data.Shape[ax]))*width)
 	})
-	return err
-}
-
-// errNoValue says that there is nothing to compute with; the result then has no value.
-var errNoValue = errors.New("no value")
-
-// valueOrNot drops errNoValue.
-func valueOrNot(err error) error {
-	if err == errNoValue {
-		return nil
-	}
-	return err
 }
 
 func gatherElementsEval(c *call) {
-	in, ok := c.operands(2)
-	shape, n, okOut := c.outSize()
-	if !ok || !okOut || in[0] == nil || in[1] == nil {
-		return
-	}
-	ax := c.axisAttr(0, len(in[0].Shape))
-	out := in[0].like(shape, n)
-	if err := along(in[0], in[1], ax, func(i, at int) { out.copyElem(i, in[0], at) }); err != nil {
-		c.check(valueOrNot(err))
-		return
-	}
+	v, indices := c.value(0), c.value(1)
+	shape, n := c.outSize()
+	ax := c.axisAttr(0, len(v.Shape))
+	out := v.like(shape, n)
+	c.along(v, indices, ax, func(i, at int) { out.copyElem(i, v, at) })
 	c.outConst(0, out)
 }
 
@@ -178,46 +144,24 @@ func gatherND(c *call) {
 	c.out(0, c.elem(0), Of(append(out, data.Dims[batch+int(width):]...)...))
 }
 
-// eachRow visits the rows of an index tensor whose last axis holds coordinates of the data
-// after batch leading axes: i numbers the rows, and at is where the block of size
-// elements that the row names begins.
-func eachRow(data, indices *Const, batch int, f func(i, at, size int)) error {
-	idx, ok := indices.numbers()
-	if !ok || len(indices.Shape) == 0 {
-		return errNoValue
-	}
-	q := len(indices.Shape) - 1
-	width := int(indices.Shape[q])
-	if width == 0 || batch+width > len(data.Shape) {
-		return errNoValue
-	}
+// eachRow visits the rows of an index tensor whose last axis holds coordinates of the data: i numbers the rows, and at
+// is where the block of size elements that the row names begins.
+func eachRow(data, indices *Const, f func(i, at, size int)) {
+	idx := indices.numbers()
+	proceedIf(len(indices.Shape) > 0)
+	width := int(indices.Shape[len(indices.Shape)-1])
+	proceedIf(width > 0 && width <= len(data.Shape))
 	if data.Len() == 0 {
-		return nil // rows of nothing
+		return // rows of nothing
 	}
 	step := strides(data.Shape)
-	perBatch := 1
-	for _, d := range indices.Shape[batch:q] {
-		perBatch *= int(d)
-	}
 	for i := range len(idx) / width {
 		at := 0
-		if batch > 0 {
-			at = i / perBatch * step[batch-1]
-		}
 		for j, x := range idx[i*width : (i+1)*width] {
-			k, err := position(x, data.Shape[batch+j])
-			if err != nil {
-				return err
-			}
-			at += k * step[batch+j]
+			at += checked(position(x, data.Shape[j])) * step[j]
 		}
-		size := step[batch+width-1]
-		if at+size > data.Len() {
-			return fmt.Errorf("indices have more batches than the data")
-		}
-		f(i, at, size)
+		f(i, at, step[width-1])
 	}
-	return nil
 }
 
 // oneHot inserts an axis of depth elements; the result has the type of the values.
@@ -242,15 +186,10 @@ func oneHot(c *call) {
 }
 
 func oneHotEval(c *call) {
-	in, ok := c.operands(3)
-	shape, n, okOut := c.outSize()
-	if !ok || !okOut || in[0] == nil || in[2] == nil || in[2].Len() != 2 {
-		return
-	}
-	idx, ok := in[0].numbers()
-	if !ok {
-		return
-	}
+	in := c.values(3)
+	shape, n := c.outSize()
+	proceedIf(in[2].Len() == 2)
+	idx := in[0].numbers()
 	ax := c.axisAttr(-1, len(shape))
 	out := in[2].like(shape, n)
 	_, depth, inner := split3(shape, ax)

@@ -40,17 +40,12 @@ func constantOfShape(c *call) {
 }
 
 func constantOfShapeEval(c *call) {
-	shape, n, ok := c.outSize()
-	if !ok {
-		return
-	}
+	shape, n := c.outSize()
 	t, fill := c.attrTensor("value")
 	if t == nil {
 		fill = zeros(onnxload.Float32, []int64{1}, 1)
 	}
-	if fill == nil || fill.Len() != 1 {
-		return
-	}
+	proceedIf(fill != nil && fill.Len() == 1)
 	out := fill.like(shape, n)
 	for i := range n {
 		out.copyElem(i, fill, 0)
@@ -113,11 +108,9 @@ func (c *call) rangeLength() Dim {
 }
 
 func rangeEval(c *call) {
-	in, ok := c.operands(3)
-	shape, n, okOut := c.outSize()
-	if !ok || !okOut || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in...) {
-		return
-	}
+	in := c.values(3)
+	shape, n := c.outSize()
+	proceedIf(sameKind(in...))
 	out := in[0].like(shape, n)
 	for i := range n {
 		if out.isFloat() {
@@ -141,14 +134,9 @@ func eyeLike(c *call) {
 
 // eyeLikeValue needs the input's shape alone, not its value.
 func eyeLikeValue(c *call) {
-	shape, n, ok := c.outSize()
-	elem := onnxload.Undefined
-	if ok {
-		elem = c.outs[0].Elem
-	}
-	if !ok || len(shape) != 2 || !elem.IsInt() && !elem.IsFloat() && elem != onnxload.Bool {
-		return
-	}
+	shape, n := c.outSize()
+	elem := c.outs[0].Elem
+	proceedIf(len(shape) == 2 && (elem.IsInt() || elem.IsFloat() || elem == onnxload.Bool))
 	k := min(max(c.attrInt("k", 0), -shape[0]), shape[1])
 	out := zeros(elem, shape, n)
 	for i := range n {

@@ -50,19 +50,15 @@ func (c *call) concat(at int64) {
 }
 
 func concatEval(c *call) {
-	in, ok := c.operands(len(c.node.In))
-	shape, n, okOut := c.outSize()
-	if !ok || !okOut || len(in) == 0 || !sameKind(in...) {
-		return
-	}
+	in := c.values(len(c.node.In))
+	shape, n := c.outSize()
+	proceedIf(sameKind(in...))
 	ax := checked(axis(c.attrInt("axis", 1), len(shape)))
 	out := in[0].like(shape, n)
 	_, width, inner := split3(shape, ax)
 	before := 0
 	for _, v := range in {
-		if len(v.Shape) != len(shape) {
-			return
-		}
+		proceedIf(len(v.Shape) == len(shape))
 		part := int(v.Shape[ax]) * inner
 		for i := range v.Len() {
 			out.copyElem(i/part*width*inner+before+i%part, v, i)

@@ -128,15 +128,10 @@ func MasksLeading(mask, number, x Shape) bool {
 }
 
 func whereEval(c *call) {
-	in, ok := c.operands(3)
-	shape, n, okOut := c.outSize()
-	if !ok || !okOut || in[0] == nil || in[1] == nil || in[2] == nil || in[0].isFloat() || !sameKind(in[1:]...) {
-		return
-	}
+	in := c.values(3)
+	shape, n := c.outSize()
+	proceedIf(!in[0].isFloat() && sameKind(in[1:]...))
 	cond, x, y := in[0].expand(shape, n), in[1].expand(shape, n), in[2].expand(shape, n)
-	if cond == nil || x == nil || y == nil {
-		return
-	}
 	out := x.like(shape, n)
 	for i := range n {
 		b, decided := cond.Ints[i].Int()

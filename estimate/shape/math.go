@@ -156,15 +156,9 @@ func powType(c *call) {
 // powEval computes in the type of the base; an integer base takes an integer exponent, or
 // a floating-point one that is whole.
 func powEval(c *call) {
-	in, ok := c.operands(2)
-	shape, n, okOut := c.outSize()
-	if !ok || !okOut || in[0] == nil || in[1] == nil {
-		return
-	}
+	in := c.values(2)
+	shape, n := c.outSize()
 	base, exp := in[0].expand(shape, n), in[1].expand(shape, n)
-	if base == nil || exp == nil {
-		return
-	}
 	out := base.like(shape, n)
 	for i := range n {
 		switch {
@@ -199,15 +193,14 @@ func modEval(c *call) {
 
 // clipEval is Clip with its limits as optional scalar inputs.
 func clipEval(c *call) {
-	in, ok := c.operands(min(3, len(c.node.In)))
-	if !ok || len(in) == 0 || in[0] == nil || !sameKind(in...) {
-		return
-	}
-	v := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
-	for k, limit := range in[1:] {
-		if limit == nil {
+	in := c.value(0)
+	v := in.pick(in.Shape, in.Len(), 0, strides(in.Shape))
+	for k := range 2 {
+		if !c.has(1 + k) {
 			continue
 		}
+		limit := c.value(1 + k)
+		proceedIf(sameKind(v, limit))
 		if limit.Len() != 1 {
 			c.fail("limit of %d elements, a scalar is wanted", limit.Len())
 		}
@@ -243,15 +236,9 @@ func cumulative(c *call) {
 // result, with reverse=1 the run begins at the end.
 func cumulativeEval(f binaryFn, neutral int64) func(*call) {
 	return func(c *call) {
-		in, ok := c.operands(2)
-		if !ok || in[0] == nil || in[1] == nil {
-			return
-		}
-		v := in[0]
-		a, ok := in[1].numbers()
-		if !ok || len(a) != 1 || len(v.Shape) == 0 {
-			return
-		}
+		v := c.value(0)
+		a := c.value(1).numbers()
+		proceedIf(len(a) == 1 && len(v.Shape) > 0)
 		ax := checked(axis(a[0], len(v.Shape)))
 		exclusive, reverse := c.attrInt("exclusive", 0) == 1, c.attrInt("reverse", 0) == 1
 		out := v.like(v.Shape, v.Len())

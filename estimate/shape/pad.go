@@ -81,11 +81,9 @@ func (c *call) margins(rank int) (begin, end []Dim) {
 
 // padEval fills the margin with the value: mode constant alone.
 func padEval(c *call) {
-	v := c.constant(0)
-	shape, n, ok := c.outSize()
-	if v == nil || !ok || len(v.Shape) == 0 || c.attrStr("mode", "constant") != "constant" {
-		return
-	}
+	v := c.value(0)
+	shape, n := c.outSize()
+	proceedIf(len(v.Shape) > 0 && c.attrStr("mode", "constant") == "constant")
 	begin, _ := c.margins(len(v.Shape))
 	if begin == nil {
 		return

@@ -136,15 +136,10 @@ func (v *Const) groups(gone []bool) []int {
 // reduceEval folds with f. A fold over nothing gives neutral where there is one.
 func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) {
 	return func(c *call) {
-		v := c.constant(0)
-		shape, n, ok := c.outSize()
-		if v == nil || !ok {
-			return
-		}
+		v := c.value(0)
+		shape, n := c.outSize()
 		_, gone := c.reduced()
-		if gone == nil || v.Len() == 0 && !hasNeutral {
-			return
-		}
+		proceedIf(gone != nil && (v.Len() > 0 || hasNeutral))
 		out := v.like(shape, n)
 		seen := make([]bool, n)
 		for i := range n {
@@ -176,7 +171,7 @@ func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) {
 // averageEval is the sum divided by the number of elements summed.
 func averageEval(c *call) {
 	sumEval(c)
-	if c.results[0] == nil || c.results[0].Len() == 0 {
+	if c.results[0].Len() == 0 {
 		return
 	}
 	sum, count := c.results[0], c.constant(0).Len()/c.results[0].Len()
@@ -196,11 +191,9 @@ func averageEval(c *call) {
 // last with select_last_index. Where sizes do not decide it, there is no value.
 func argEval(better comparison, betterFloat func(a, b float64) bool) func(*call) {
 	return func(c *call) {
-		v := c.constant(0)
-		shape, n, ok := c.outSize()
-		if v == nil || !ok || len(v.Shape) == 0 || n == 0 {
-			return
-		}
+		v := c.value(0)
+		shape, n := c.outSize()
+		proceedIf(len(v.Shape) > 0 && n > 0)
 		ax := c.axisAttr(0, len(v.Shape))
 		last := c.attrInt("select_last_index", 0) != 0
 		out := zeros(onnxload.Int64, shape, n)
@@ -220,9 +213,7 @@ func argEval(better comparison, betterFloat func(a, b float64) bool) func(*call)
 						lost, d = better(v.Ints[old], v.Ints[at])
 						decided = decided && d
 					}
-					if !decided {
-						return
-					}
+					proceedIf(decided)
 					if won || last && !lost {
 						best = k
 					}

@@ -24,11 +24,10 @@ var reshapeFamily = family{"", []op{
 
 // reshapeEval keeps the elements and takes the shape that infer found.
 func reshapeEval(c *call) {
-	v := c.constant(0)
-	shape, n, ok := c.outSize()
-	if v != nil && ok && n == v.Len() {
-		c.outConst(0, &Const{Elem: v.Elem, Shape: shape, Ints: v.Ints, Floats: v.Floats})
-	}
+	v := c.value(0)
+	shape, n := c.outSize()
+	proceedIf(n == v.Len())
+	c.outConst(0, &Const{Elem: v.Elem, Shape: shape, Ints: v.Ints, Floats: v.Floats})
 }
 
 func identity(c *call) {

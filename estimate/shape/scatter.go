@@ -39,17 +39,12 @@ func (c *call) update(out *Const) func(at int, from *Const, i int) {
 }
 
 func scatterElementsEval(c *call) {
-	in, ok := c.operands(3)
-	if !ok || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in[0], in[2]) || in[1].Len() != in[2].Len() {
-		return
-	}
+	in := c.values(3)
+	proceedIf(sameKind(in[0], in[2]) && in[1].Len() == in[2].Len())
 	ax := c.axisAttr(0, len(in[0].Shape))
 	out := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
 	set := c.update(out)
-	if err := along(in[0], in[1], ax, func(i, at int) { set(at, in[2], i) }); err != nil {
-		c.check(valueOrNot(err))
-		return
-	}
+	c.along(in[0], in[1], ax, func(i, at int) { set(at, in[2], i) })
 	settle(out)
 	c.outConst(0, out)
 }
@@ -76,23 +71,17 @@ func scatterND(c *call) {
 }
 
 func scatterNDEval(c *call) {
-	in, ok := c.operands(3)
-	if !ok || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in[0], in[2]) {
-		return
-	}
+	in := c.values(3)
+	proceedIf(sameKind(in[0], in[2]))
 	out := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
 	set := c.update(out)
-	err := eachRow(in[0], in[1], 0, func(i, at, size int) {
+	eachRow(in[0], in[1], func(i, at, size int) {
 		for j := range size {
 			if k := i*size + j; k < in[2].Len() {
 				set(at+j, in[2], k)
 			}
 		}
 	})
-	if err != nil {
-		c.check(valueOrNot(err))
-		return
-	}
 	settle(out)
 	c.outConst(0, out)
 }

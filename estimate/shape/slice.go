@@ -197,11 +197,8 @@ func positive(x Dim) Dim {
 }
 
 func sliceEval(c *call) {
-	v := c.constant(0)
-	shape, n, ok := c.outSize()
-	if v == nil || !ok {
-		return
-	}
+	v := c.value(0)
+	shape, n := c.outSize()
 	cuts, _ := c.cuts(len(v.Shape))
 	if cuts == nil {
 		return

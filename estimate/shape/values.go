@@ -1,25 +1,38 @@
 package shape
 
 import (
+	"errors"
 	"math"
 	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// operands returns the values of inputs 0..n-1, and whether all of them are known. An
-// input that is omitted is nil and does not count as unknown.
-func (c *call) operands(n int) ([]*Const, bool) {
+// errNoValue ends an evaluation that has nothing to compute with: the result then has no value.
+var errNoValue = errors.New("no value")
+
+// proceedIf ends the evaluation unless there is what it computes with.
+func proceedIf(ok bool) {
+	if !ok {
+		panic(refusal{errNoValue})
+	}
+}
+
+// value returns the value of input i, which must be known.
+func (c *call) value(i int) *Const {
+	v := c.constant(i)
+	proceedIf(v != nil)
+	return v
+}
+
+// values returns those of inputs 0..n-1, which must all be known; there is one at least.
+func (c *call) values(n int) []*Const {
+	proceedIf(n > 0)
 	out := make([]*Const, n)
 	for i := range out {
-		if !c.has(i) {
-			continue
-		}
-		if out[i] = c.constant(i); out[i] == nil {
-			return nil, false
-		}
+		out[i] = c.value(i)
 	}
-	return out, true
+	return out
 }
 
 // sizeOf returns the number of elements of a tensor of these sizes, and whether a value of
@@ -40,18 +53,14 @@ func sizeOf(shape []int64) (int, bool) {
 	return int(n), true
 }
 
-// outSize returns the sizes of output 0 and the number of its elements, and
-// whether a value of that many may be made.
-func (c *call) outSize() ([]int64, int, bool) {
-	if !c.hasOut(0) {
-		return nil, 0, false
-	}
+// outSize returns the sizes of output 0 and the number of its elements, of which a value may be made.
+func (c *call) outSize() ([]int64, int) {
+	proceedIf(c.hasOut(0))
 	shape, ok := c.outs[0].Shape.Ints()
-	if !ok {
-		return nil, 0, false
-	}
+	proceedIf(ok)
 	n, ok := sizeOf(shape)
-	return shape, n, ok
+	proceedIf(ok)
+	return shape, n
 }
 
 // isFloat reports whether v has Floats.
@@ -140,17 +149,15 @@ func (v *Const) pick(shape []int64, n, start int, step []int) *Const {
 	return out
 }
 
-// expand returns v broadcast to shape, of n elements: nil where it does not stretch to it, as an input that the
-// operator does not have may not.
+// expand returns v broadcast to shape, of n elements. An input that the operator does not have may not stretch to it.
 func (v *Const) expand(shape []int64, n int) *Const {
 	// as many elements are not enough: of a tensor without any, other dimensions may stretch
 	if slices.Equal(v.Shape, shape) {
 		return v
 	}
 	for i, d := range v.Shape {
-		if j := i + len(shape) - len(v.Shape); j < 0 && d != 1 || j >= 0 && d != 1 && d != shape[j] {
-			return nil
-		}
+		j := i + len(shape) - len(v.Shape)
+		proceedIf(d == 1 || j >= 0 && d == shape[j])
 	}
 	return v.pick(shape, n, 0, v.stretched(shape))
 }
@@ -171,19 +178,16 @@ func split3(shape []int64, ax int) (outer, mid, inner int) {
 	return outer, mid, inner
 }
 
-// numbers returns the integer elements, and whether all of them are known numbers.
-func (v *Const) numbers() ([]int64, bool) {
-	if v.Ints == nil {
-		return nil, false
-	}
+// numbers returns the integer elements, which must be known numbers.
+func (v *Const) numbers() []int64 {
+	proceedIf(v.Ints != nil)
 	out := make([]int64, len(v.Ints))
 	for i, d := range v.Ints {
 		var ok bool
-		if out[i], ok = d.Int(); !ok {
-			return nil, false
-		}
+		out[i], ok = d.Int()
+		proceedIf(ok)
 	}
-	return out, true
+	return out
 }
 
 // settle brings the elements of v into its type: integers wrap and floats are
