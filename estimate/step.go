@@ -31,8 +31,7 @@ type Step struct {
 
 	unlimited bool // whatever AllocConf says of the device's share: see free
 
-	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
-	known torch.Known // by a run of another step
+	late bool // of the two ends of a race in DDP the larger one: see eager.Replicas
 }
 
 // Check says whether the names and settings of a step are known. Simulate fails on the same.
@@ -111,7 +110,7 @@ func (b *Model) simulateBounded(s Step) (*Simulation, error) {
 			return nil, err
 		}
 	}
-	s.Record, s.known = false, sim.Run.Known()
+	s.Record = false
 	if sim.doubtful {
 		other, err := b.guessedLargest().simulateBounded(s)
 		if err != nil {
@@ -144,7 +143,6 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	opts, device := s.options()
-	opts.Known = s.known
 	p, err := b.planned(s)
 	if err != nil {
 		return nil, err

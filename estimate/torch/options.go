@@ -99,10 +99,6 @@ type Options struct {
 	Shards    Shards
 	Tensors   bool        // keep what each block is for: Run.Tensor
 	GPU       *gpu.Device // nil is the default one
-	Known     Known       // of an earlier run on the same device
-	// of a run of the same program under the same Options, but for how long Python's variables live: see Run.Same
-	Like  *timeline.Log
-	Brief bool // its requests alone are asked for: what Run says of Saved and Workspaces is left out
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }

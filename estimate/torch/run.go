@@ -47,10 +47,7 @@ type run struct {
 
 	err error // the first that happened: what follows it does not count
 
-	like *timeline.Log // Options.Like, until the first forward pass is over
-	same bool          // see Run.Same
-
-	lives lives // the same for every pass
+	lives program.Liveness // the same for every pass
 
 	reduced [64]reduction // the last ones: see reduceScratch
 
@@ -74,22 +71,6 @@ type libraries struct {
 	// of convolutions: see search
 	searched map[searched]bool
 }
-
-// lives say when the values of a program die.
-type lives struct {
-	of   *program.Program
-	ends program.Liveness
-}
-
-// Known is what a run has worked out that others need not: how cuDNN computes convolutions on its device, and how long
-// the values of its program live.
-type Known struct {
-	plans plans
-	lives lives
-}
-
-// Known returns it, for Options of others. Their Run.Workspaces speak of the convolutions of this run too.
-func (r *Run) Known() Known { return r.known }
 
 // reused is room that a run has for all calls and nodes to use again.
 type reused struct {

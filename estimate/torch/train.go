@@ -36,7 +36,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	var end moment // of the step before
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		for pass := range max(r.opts.Accumulate, 1) {
-			if more, err := r.pass(t, r.step == 1 && pass == 0); err != nil || !more {
+			if err := r.pass(t, r.step == 1 && pass == 0); err != nil {
 				return err
 			}
 		}
@@ -54,14 +54,13 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	return nil
 }
 
-// pass is one forward and backward pass: the whole of a step, or one of those whose gradients it accumulates. There is
-// no more of a run which its first forward pass shows to be like an earlier one.
-func (r *run) pass(t *training, first bool) (more bool, err error) {
+// pass is one forward and backward pass: the whole of a step, or one of those whose gradients it accumulates.
+func (r *run) pass(t *training, first bool) error {
 	r.begin(timeline.Forward)
 	r.enterAutocast()
 	r.beforeForward(t.values)
 	if err := r.forward(t.values); err != nil {
-		return false, err
+		return err
 	}
 	old := t.outs
 	t.outs = r.takeOutputs(t.values)
@@ -69,20 +68,17 @@ func (r *run) pass(t *training, first bool) (more bool, err error) {
 		t.outs[i] = r.sink(t.outs[i])
 	}
 	if len(t.outs) == 0 || t.outs[0] == nil {
-		return false, fmt.Errorf("the model has no output")
-	}
-	if r.isLike() {
-		return false, nil
+		return fmt.Errorf("the model has no output")
 	}
 	r.releaseAll(old)
 	if err := r.computeLoss(t, first); err != nil {
-		return false, err
+		return err
 	}
 	r.exitAutocast()
 	if t.loss == nil {
-		return true, nil
+		return nil
 	}
-	return true, r.backward(t)
+	return r.backward(t)
 }
 
 // computeLoss replaces the loss of the pass before by that of this one's outputs.
@@ -110,7 +106,7 @@ func (r *run) computeLoss(t *training, first bool) (err error) {
 		r.releaseAll(t.outs)
 		t.outs = nil
 	}
-	if loss != nil && r.saved == 0 && !r.opts.Brief {
+	if loss != nil && r.saved == 0 {
 		r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
 	}
 	return nil

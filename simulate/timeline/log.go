@@ -78,12 +78,6 @@ type again struct {
 	carried [][2]int32 // blocks from before that they give back, each with the one of theirs that takes its place
 }
 
-// Same reports whether another log has the same events.
-func (l *Log) Same(other *Log) bool {
-	return l.Written() == other.Written() && l.Len() == other.Len() && l.again.from == other.again.from &&
-		l.Begins(other)
-}
-
 // Mark begins a phase of a step.
 func (l *Log) Mark(step int32, phase Phase) {
 	l.phase = phase
@@ -152,17 +146,6 @@ func (l *Log) Blocks() int32 {
 
 // Written returns how many events were written; those of repetitions are not.
 func (l *Log) Written() int { return l.entries.Len() }
-
-// Begins reports whether another log begins with all that was written.
-func (l *Log) Begins(other *Log) bool {
-	for i, c := range l.entries.chunks {
-		if i == len(other.entries.chunks) || len(c) > len(other.entries.chunks[i]) ||
-			!slices.Equal(c, other.entries.chunks[i][:len(c)]) {
-			return false
-		}
-	}
-	return true
-}
 
 // Len returns the number of events, those of repetitions included.
 func (l *Log) Len() int {
