@@ -83,12 +83,6 @@ func gpuFits(ids []string, simulate func(estimate.Step) (*estimate.Peak, error),
 // gpuWord writes the ID of a GPU as people do: "RTX 4090".
 func gpuWord(id string) string { return strings.ToUpper(strings.ReplaceAll(id, "-", " ")) }
 
-// A screenful is what an answer on a terminal has beside the report.
-type screenful struct {
-	gpus    []report.GPUFit
-	fitting *estimate.Fitting
-}
-
 // screen works out what an answer on a terminal has beside the report.
 func (a *questions) screen(b *estimate.Model, step estimate.Step, r *estimate.Report) {
 	if r.Peak == nil {
@@ -101,14 +95,14 @@ func (a *questions) screen(b *estimate.Model, step estimate.Step, r *estimate.Re
 		}
 		return &sim.Peak, nil
 	}
-	a.shown.gpus = gpuFits(shownGPUs, simulate, step, r.Peak)
+	a.gpus = gpuFits(shownGPUs, simulate, step, r.Peak)
 	if !step.Limited {
 		return
 	}
 	// A model whose batch is fixed has no other one to find.
 	if f, err := b.Largest(step.GPU.Memory); err == nil {
 		f.GPU = gpuWord(f.GPU)
-		a.shown.fitting = f
+		a.largest = f
 	}
 }
 
@@ -117,7 +111,7 @@ const mostRows = 12
 
 // answerText writes the answer, and after it the tables that were asked for beside.
 func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) error {
-	answer := report.Answer{Report: r, GPUs: a.shown.gpus, Fitting: a.shown.fitting, Next: a.next(in, r),
+	answer := report.Answer{Report: r, GPUs: a.gpus, Fitting: a.largest, Next: a.next(in, r),
 		Brief: len(r.WhatIf) > 0}
 	if err := answer.Text(w, l); err != nil {
 		return err
@@ -153,7 +147,7 @@ func (a *questions) next(in source, r *estimate.Report) []string {
 	if r.Peak != nil {
 		out = append(out, "--format html -o run.html")
 	}
-	if a.shown.fitting == nil && r.Settings.Batch > 0 && !in.made && len(hintArg(in.arg)) < 40 {
+	if a.largest == nil && r.Settings.Batch > 0 && !in.made && len(hintArg(in.arg)) < 40 {
 		out = append(out, "memestimate fit "+hintArg(in.arg)+" --gpu NAME")
 	}
 	return out

@@ -71,7 +71,7 @@ func (a *questions) html(w io.Writer, in source, r *estimate.Report) error {
 			limits = append(limits, page.Capacity{Bytes: g.Memory, Name: gpuWord(g.ID)})
 		}
 	}
-	return page.Write(w, page.Estimate(r, a.shown.gpus, a.shown.fitting, limits, about(r.Simulation)))
+	return page.Write(w, page.Estimate(r, a.gpus, a.largest, limits, about(r.Simulation)))
 }
 
 // about says what the tensors of a run are: their types and shapes, and what keeps them for backward; of a recording,

@@ -195,7 +195,7 @@ func (s *settings) recorded(e *env, in source, rec *recording.Recording, a *ques
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
 	if a.short || a.drawn {
-		a.shown.gpus = gpuFits(shownGPUs, func(other estimate.Step) (*estimate.Peak, error) {
+		a.gpus = gpuFits(shownGPUs, func(other estimate.Step) (*estimate.Peak, error) {
 			r, err := estimate.Recorded(rec, estimate.Options{Name: in.name, Step: &other})
 			if err != nil {
 				return nil, err

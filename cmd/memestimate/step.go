@@ -119,10 +119,13 @@ type questions struct {
 	record   bool   // keep the allocator's trace
 
 	look  look
-	short bool      // the answer is for a terminal
-	drawn bool      // it is a page
-	weigh bool      // it shows what the run guesses, each weighed by another run
-	shown screenful // what is on either beside the report
+	short bool // the answer is for a terminal
+	drawn bool // it is a page
+	weigh bool // it shows what the run guesses, each weighed by another run
+
+	// What is on a terminal or a page beside the report.
+	gpus    []report.GPUFit
+	largest *estimate.Fitting
 }
 
 func (a *questions) flags(fs *pflag.FlagSet) {

@@ -3,10 +3,10 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,19 +174,15 @@ func (c *answerCache) prune(folder string) {
 	if err != nil || len(entries) <= mostKept {
 		return
 	}
-	type aged struct {
-		name string
-		when int64
-	}
-	var all []aged
+	var all []fs.FileInfo
 	for _, d := range entries {
 		if st, err := d.Info(); err == nil {
-			all = append(all, aged{d.Name(), st.ModTime().UnixNano()})
+			all = append(all, st)
 		}
 	}
-	slices.SortFunc(all, func(a, b aged) int { return cmp.Compare(a.when, b.when) })
+	slices.SortFunc(all, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, old := range all[:max(0, len(all)-mostKept)] {
-		os.Remove(filepath.Join(folder, old.name))
+		os.Remove(filepath.Join(folder, old.Name()))
 	}
 }
 

@@ -150,7 +150,7 @@ func job(t *testing.T, c *Client, host string) *Thread {
 	if host == OnGitLab {
 		return threads(t, c)[host]
 	}
-	hub, err := GitHub(c, Pull{"owner", "repo", 7}, "", true)
+	hub, err := GitHub(c, "owner/repo", 7, "", true)
 	must.OK(t, err)
 	return hub
 }

@@ -10,19 +10,6 @@ import (
 	"strings"
 )
 
-// A Pull is a pull request on GitHub.
-type Pull struct {
-	Owner, Repo string
-	Number      int
-}
-
-// A MergeRequest is one on GitLab.
-type MergeRequest struct {
-	Project string // its number, or its path
-	Number  int    // within the project
-	Address string // of its page; "" where it is not known
-}
-
 // A Thread is the conversation of one pull request or merge request. The two APIs differ in addresses and names alone,
 // and in how they say whose a token is.
 type Thread struct {
@@ -40,9 +27,9 @@ type Thread struct {
 	login string // whose the token is; "" until somebody asks
 }
 
-// GitHub returns the conversation of a pull request. graphQL is the address of the other API; "" is that beside c.API.
-// actions says that a workflow runs us.
-func GitHub(c *Client, p Pull, graphQL string, actions bool) (*Thread, error) {
+// GitHub returns the conversation of a pull request of a repository, "OWNER/NAME". graphQL is the address of the other
+// API; "" is that beside c.API. actions says that a workflow runs us.
+func GitHub(c *Client, repo string, number int, graphQL string, actions bool) (*Thread, error) {
 	graphQL = cmp.Or(graphQL, strings.TrimSuffix(c.API, "/v3")+"/graphql")
 	if err := errors.Join(c.check(c.API), c.check(graphQL)); err != nil {
 		return nil, err
@@ -52,21 +39,25 @@ func GitHub(c *Client, p Pull, graphQL string, actions bool) (*Thread, error) {
 		h.Set("Accept", "application/vnd.github+json")
 		h.Set("X-GitHub-Api-Version", "2022-11-28")
 	}
-	issues := c.API + "/repos/" + url.PathEscape(p.Owner) + "/" + url.PathEscape(p.Repo) + "/issues/"
-	return &Thread{Client: c, name: fmt.Sprintf("pull request %d", p.Number), change: http.MethodPatch,
-		list: fmt.Sprintf("%s%d/comments", issues, p.Number), one: issues + "comments/", graphQL: graphQL,
+	issues := c.API + "/repos/" + repo + "/issues/"
+	return &Thread{Client: c, name: fmt.Sprintf("pull request %d", number), change: http.MethodPatch,
+		list: fmt.Sprintf("%s%d/comments", issues, number), one: issues + "comments/", graphQL: graphQL,
 		actions: actions}, nil
 }
 
-// GitLab returns the conversation of a merge request.
-func GitLab(c *Client, m MergeRequest) (*Thread, error) {
+// GitLab returns the conversation of a merge request. The project is its number, or its path; page is the address of the
+// project's own page, "" where it is not known.
+func GitLab(c *Client, project string, number int, page string) (*Thread, error) {
 	if err := c.check(c.API); err != nil {
 		return nil, err
 	}
 	c.header = func(h http.Header, token string) { h.Set("PRIVATE-TOKEN", token) }
-	notes := fmt.Sprintf("%s/projects/%s/merge_requests/%d/notes", c.API, url.PathEscape(m.Project), m.Number)
-	return &Thread{Client: c, name: fmt.Sprintf("merge request %d", m.Number), change: http.MethodPut,
-		list: notes, order: "&sort=asc&order_by=created_at", one: notes + "/", address: m.Address}, nil
+	notes := fmt.Sprintf("%s/projects/%s/merge_requests/%d/notes", c.API, url.PathEscape(project), number)
+	if page != "" {
+		page = fmt.Sprintf("%s/-/merge_requests/%d", page, number)
+	}
+	return &Thread{Client: c, name: fmt.Sprintf("merge request %d", number), change: http.MethodPut,
+		list: notes, order: "&sort=asc&order_by=created_at", one: notes + "/", address: page}, nil
 }
 
 // A comment is one of a pull request, as GitHub or GitLab has it.
@@ -179,23 +170,19 @@ func Connect(j Job, c *Client, getenv func(string) string, number int) (*Thread,
 		if c.Token == "" {
 			return nil, errors.New("no GITLAB_TOKEN: the token that a job is given may not write notes")
 		}
-		m := MergeRequest{Project: getenv("CI_PROJECT_ID"), Number: number}
-		if m.Project == "" {
+		project := getenv("CI_PROJECT_ID")
+		if project == "" {
 			return nil, errors.New("no CI_PROJECT_ID")
 		}
-		if page := getenv("CI_PROJECT_URL"); page != "" {
-			m.Address = fmt.Sprintf("%s/-/merge_requests/%d", page, number)
-		}
-		return GitLab(c, m)
+		return GitLab(c, project, number, getenv("CI_PROJECT_URL"))
 	}
 	name := getenv("GITHUB_REPOSITORY")
 	if !repository().MatchString(name) {
 		return nil, fmt.Errorf("GITHUB_REPOSITORY is %q, want OWNER/NAME", name)
 	}
-	owner, repo, _ := strings.Cut(name, "/")
 	c.API, c.Token = api("GITHUB_API_URL", "https://api.github.com"), getenv("GITHUB_TOKEN")
 	if c.Token == "" {
 		return nil, errors.New("no GITHUB_TOKEN")
 	}
-	return GitHub(c, Pull{owner, repo, number}, getenv("GITHUB_GRAPHQL_URL"), getenv("GITHUB_ACTIONS") == "true")
+	return GitHub(c, name, number, getenv("GITHUB_GRAPHQL_URL"), getenv("GITHUB_ACTIONS") == "true")
 }

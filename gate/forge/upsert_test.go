@@ -22,11 +22,10 @@ func client(api string) *Client {
 // threads are the conversation of the stub's pull request, as each host has it.
 func threads(t *testing.T, c *Client) map[string]*Thread {
 	t.Helper()
-	hub, err := GitHub(c, Pull{"owner", "repo", 7}, "", false)
+	hub, err := GitHub(c, "owner/repo", 7, "", false)
 	must.OK(t, err)
 	other := *c
-	lab, err := GitLab(&other, MergeRequest{Project: "42", Number: 7,
-		Address: "https://gitlab.example/o/r/-/merge_requests/7"})
+	lab, err := GitLab(&other, "42", 7, "https://gitlab.example/o/r")
 	must.OK(t, err)
 	return map[string]*Thread{OnGitHub: hub, OnGitLab: lab}
 }
@@ -89,7 +88,7 @@ func TestUpsertKnowsItself(t *testing.T) {
 		s := forgetest.New(t)
 		s.Login, s.Mute = tt.login, tt.mute
 		s.Add(forgetest.Comment{Body: Marker("") + "\r\nold", Login: tt.login})
-		to, err := GitHub(client(s.URL), Pull{"owner", "repo", 7}, "", tt.actions)
+		to, err := GitHub(client(s.URL), "owner/repo", 7, "", tt.actions)
 		must.OK(t, err)
 		if done, err := upsert(t, to, "new"); err != nil || done != tt.want || len(s.Comments()) != 1 {
 			t.Errorf("%+v: %s, %v, %v", tt, done, err, s.Comments())
@@ -199,13 +198,13 @@ func TestOffline(t *testing.T) {
 func TestTokenStays(t *testing.T) {
 	for _, api := range []string{"http://api.example.com", "", "nonsense", "ftp://127.0.0.1.example.com"} {
 		c := &Client{API: api, Token: "x"}
-		if _, err := GitHub(c, Pull{"o", "r", 1}, "", false); err == nil {
+		if _, err := GitHub(c, "o/r", 1, "", false); err == nil {
 			t.Errorf("GitHub at %q", api)
 		}
-		if _, err := GitLab(c, MergeRequest{Project: "1", Number: 1}); err == nil {
+		if _, err := GitLab(c, "1", 1, ""); err == nil {
 			t.Errorf("GitLab at %q", api)
 		}
-		if _, err := GitHub(&Client{API: "https://api.github.com", Token: "x"}, Pull{"o", "r", 1},
+		if _, err := GitHub(&Client{API: "https://api.github.com", Token: "x"}, "o/r", 1,
 			"http://elsewhere.example.com/graphql", false); err == nil {
 			t.Error("the token would go to another API in the clear")
 		}
