@@ -33,7 +33,7 @@ func (g *Grid) fit(width int) (*Grid, []string) {
 	g = &measured
 	var left []string
 	for {
-		titles, ok := g.titles(width, fairName)
+		titles, ok := g.titles(width)
 		k := g.sparest()
 		if ok || k < 0 {
 			limits := g.limits(titles, width)
@@ -50,19 +50,19 @@ func (g *Grid) fit(width int) (*Grid, []string) {
 }
 
 // titles returns the columns' titles, in lines where the grid is within width only so, and whether it is then. A name
-// may be cut to least characters for it.
-func (g *Grid) titles(width, least int) (titles [][]string, ok bool) {
+// may be cut to fairName for it.
+func (g *Grid) titles(width int) (titles [][]string, ok bool) {
 	whole, broken := make([][]string, len(g.Columns)), make([][]string, len(g.Columns))
 	for i, c := range g.Columns {
 		whole[i] = []string{c.Title}
-		broken[i] = breakText(c.Title, max(g.widths[i], longest(strings.Fields(c.Title))))
+		broken[i] = Break(c.Title, max(g.widths[i], longest(strings.Fields(c.Title))))
 	}
 	room := func(titles [][]string) bool {
 		sum := 0
 		for i, c := range g.Columns {
 			n := max(g.widths[i], longest(titles[i]))
 			if c.File {
-				n = min(n, max(least, longest(titles[i])))
+				n = min(n, max(fairName, longest(titles[i])))
 			}
 			sum += n + 2
 		}
@@ -197,11 +197,11 @@ func (g *Grid) breakTexts(width int) {
 		if narrowed[i] == widths[i] {
 			continue
 		}
-		g.Columns[i].Title = strings.Join(breakText(strings.ReplaceAll(g.Columns[i].Title, "\n", " "), narrowed[i]), "\n")
+		g.Columns[i].Title = strings.Join(Break(strings.ReplaceAll(g.Columns[i].Title, "\n", " "), narrowed[i]), "\n")
 		for k, r := range g.Rows {
 			if utf8.RuneCountInString(r[i]) > narrowed[i] {
 				g.Rows[k] = slices.Clone(r)
-				g.Rows[k][i] = strings.Join(breakText(r[i], narrowed[i]), "\n")
+				g.Rows[k][i] = strings.Join(Break(r[i], narrowed[i]), "\n")
 			}
 		}
 	}
@@ -228,9 +228,9 @@ func longest(texts []string) int {
 	return n
 }
 
-// breakText breaks a text into lines of at most width characters: at spaces, or else after a character that joins
+// Break breaks a text into lines of at most width characters: at spaces, or else after a character that joins
 // parts of a name, or else anywhere.
-func breakText(s string, width int) (lines []string) {
+func Break(s string, width int) (lines []string) {
 	for utf8.RuneCountInString(s) > width {
 		end := 0 // of the characters that fit
 		for range width {
@@ -266,7 +266,7 @@ func Fold(text string, width int) string {
 		}
 		indent := body[:len(body)-len(strings.TrimLeft(body, " "))]
 		indent = indent[:min(len(indent), width/2)]
-		lines := breakText(strings.TrimLeft(body, " "), width-len(indent)-2)
+		lines := Break(strings.TrimLeft(body, " "), width-len(indent)-2)
 		for i, l := range lines {
 			if i > 0 {
 				b.WriteString("  ")

@@ -202,32 +202,13 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 
 // reflow breaks paragraphs anew for a width. Lines that are indented stay as they are.
 func reflow(text string, width int) string {
-	var b strings.Builder
-	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
-		if i > 0 {
-			b.WriteByte('\n')
+	parts := strings.Split(strings.TrimSpace(text), "\n\n")
+	for i, part := range parts {
+		if !strings.HasPrefix(part, " ") {
+			parts[i] = strings.Join(report.Break(strings.Join(strings.Fields(part), " "), width), "\n")
 		}
-		if strings.HasPrefix(part, " ") {
-			b.WriteString(part + "\n")
-			continue
-		}
-		n := 0
-		for _, word := range strings.Fields(part) {
-			switch {
-			case n == 0:
-			case n+1+len(word) > width:
-				b.WriteByte('\n')
-				n = 0
-			default:
-				b.WriteByte(' ')
-				n++
-			}
-			b.WriteString(word)
-			n += len(word)
-		}
-		b.WriteByte('\n')
 	}
-	return b.String()
+	return strings.Join(parts, "\n\n") + "\n"
 }
 
 // helpCommand prints the help of a command. One that there is not is a mistake like others.
