@@ -210,33 +210,27 @@ func DiffText(w io.Writer, d *diff.Diff, width, layers int) error {
 		Show(d.Head.Name, nameWidth), Count(int64(d.Head.Nodes)))
 	if len(d.Cases) > 1 {
 		fmt.Fprintln(b)
-		if err := DiffCases(d).Text(b, width); err != nil {
-			return err
-		}
+		DiffCases(d).Text(b, width)
 	}
 	for i := range d.Cases {
 		c := &d.Cases[i]
 		if s := DiffSettings(c); s != "" {
 			fmt.Fprintf(b, "\nsettings: %s\n", s)
 		}
-		if err := caseText(b, c, width, layers); err != nil {
-			return err
-		}
+		caseText(b, c, width, layers)
 	}
-	return b.Flush()
+	return b.Flush() // with the first error of all
 }
 
-func caseText(b *bufio.Writer, c *diff.Case, width, layers int) error {
+func caseText(b *bufio.Writer, c *diff.Case, width, layers int) {
 	if c.Empty() {
 		fmt.Fprintf(b, "nothing changes: %s layers, %s %s\n", Count(int64(c.Same)), totalNames[headline(c).Name],
 			Size(headline(c).After))
-		return nil
+		return
 	}
 	totals, same := DiffTotals(c)
 	fmt.Fprintln(b)
-	if err := totals.Text(b, width); err != nil {
-		return err
-	}
+	totals.Text(b, width)
 	if len(same) > 0 {
 		fmt.Fprintf(b, "the same: %s\n", strings.Join(same, ", "))
 	}
@@ -251,9 +245,7 @@ func caseText(b *bufio.Writer, c *diff.Case, width, layers int) error {
 	shown, left := heaviest(c, kinds, layers)
 	if g := DiffLayers(shown, nameWidth, kinds...); len(g.Rows) > 0 {
 		fmt.Fprintln(b)
-		if err := g.Text(b, width); err != nil {
-			return err
-		}
+		g.Text(b, width)
 	}
 	if left > 0 {
 		fmt.Fprintf(b, "%s more layers change less: --full lists all\n", Count(int64(left)))
@@ -264,7 +256,6 @@ func caseText(b *bufio.Writer, c *diff.Case, width, layers int) error {
 	if c.Partial {
 		fmt.Fprintln(b, "warning: not every operator is modelled: the figures are lower bounds")
 	}
-	return nil
 }
 
 // heaviest returns a case with those layers of some kinds whose memory changes the most, in their order, and how many

@@ -168,18 +168,14 @@ func Text(w io.Writer, r *estimate.Report, width int) error {
 		}
 	}
 	fmt.Fprintln(b)
-	if err := Layers(r, false).Text(b, width); err != nil {
-		return err
-	}
+	Layers(r, false).Text(b, width)
 	fmt.Fprintln(b)
 	for _, row := range Summary(r).Rows {
 		fmt.Fprintf(b, "%-12s %14s   %s\n", row[0], row[1], row[2])
 	}
 	for _, g := range peakGrids(r) {
 		fmt.Fprintln(b)
-		if err := g.Text(b, width); err != nil {
-			return err
-		}
+		g.Text(b, width)
 	}
 	if r.Peak != nil {
 		fmt.Fprintln(b)
@@ -187,8 +183,8 @@ func Text(w io.Writer, r *estimate.Report, width int) error {
 	for _, v := range verdicts(r) {
 		fmt.Fprintln(b, v)
 	}
-	Notes(b, r.Notes) // Flush has the error
-	return b.Flush()
+	Notes(b, r.Notes)
+	return b.Flush() // with the first error of all
 }
 
 // shownLive is how many of the largest tensors at the peak a report for people shows.

@@ -43,7 +43,7 @@ const whatIfShown = 0.01
 
 // WhatIfText writes what other settings would make of the run for a screen: those that hardly move it share a line, and
 // one that cannot be simulated says why.
-func WhatIfText(w io.Writer, r *estimate.Report, width int) error {
+func WhatIfText(w io.Writer, r *estimate.Report, width int) {
 	all := WhatIf(r)
 	g := &Grid{Columns: []Column{all.Columns[0], all.Columns[3], all.Columns[4], all.Columns[5]}}
 	keep := func(row []string) { g.Rows = append(g.Rows, []string{row[0], row[3], row[4], row[5]}) }
@@ -63,18 +63,13 @@ func WhatIfText(w io.Writer, r *estimate.Report, width int) error {
 			little = append(little, inShort(v.Change, little))
 		}
 	}
-	if err := g.Text(w, width); err != nil {
-		return err
-	}
+	g.Text(w, width)
 	if len(little) > 0 {
 		cannot = append([]string{"less than 1 %: " + strings.Join(little, ", ")}, cannot...)
 	}
 	for _, line := range cannot {
-		if _, err := fmt.Fprint(w, Fold(line+"\n", width)); err != nil {
-			return err
-		}
+		fmt.Fprint(w, Fold(line+"\n", width))
 	}
-	return nil
 }
 
 // inShort leaves out the flag where the settings before are of the same.

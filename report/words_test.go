@@ -25,7 +25,7 @@ func TestWhatIfText(t *testing.T) {
 		},
 	}
 	var b bytes.Buffer
-	must.OK(t, WhatIfText(&b, r, 80))
+	WhatIfText(&b, r, 80)
 	const want = `what if           device, GiB   change
 ----------------------------------------------
 as it is               100.00

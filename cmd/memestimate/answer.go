@@ -110,17 +110,13 @@ func (a *questions) screen(b *estimate.Model, step estimate.Step, r *estimate.Re
 const mostRows = 12
 
 // answerText writes the answer, and after it the tables that were asked for beside.
-func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) error {
+func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) {
 	answer := report.Answer{Report: r, GPUs: a.gpus, Fitting: a.largest, Next: a.next(in, r),
 		Brief: len(r.WhatIf) > 0}
-	if err := answer.Text(w, l); err != nil {
-		return err
-	}
+	answer.Text(w, l)
 	if answer.Brief {
 		fmt.Fprintln(w)
-		if err := report.WhatIfText(w, r, l.Width); err != nil {
-			return err
-		}
+		report.WhatIfText(w, r, l.Width)
 	}
 	for _, g := range report.AskedGrids(r) {
 		more := len(g.Rows) - mostRows
@@ -128,14 +124,11 @@ func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l rep
 			g.Rows = g.Rows[:mostRows]
 		}
 		fmt.Fprintln(w)
-		if err := g.Text(w, l.Width); err != nil {
-			return err
-		}
+		g.Text(w, l.Width)
 		if more > 0 {
 			fmt.Fprintf(w, "(%d more rows: --full)\n", more)
 		}
 	}
-	return nil
 }
 
 // next proposes what to try next.

@@ -91,12 +91,8 @@ func (c *comparing) write(w io.Writer, e *env, both *compare.Comparison) error {
 		fmt.Fprintf(w, "model %s, measured in %s\n", report.Show(both.Model, 60), report.Show(both.File, 60))
 	}
 	for _, g := range report.Comparison(both) {
-		if _, err := fmt.Fprintf(w, "\n"); err != nil {
-			return err
-		}
-		if err := c.out.grid(w, e, g); err != nil {
-			return err
-		}
+		fmt.Fprintln(w)
+		c.out.grid(w, e, g)
 	}
 	if len(both.Notes) > 0 {
 		fmt.Fprintln(w)

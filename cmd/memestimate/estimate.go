@@ -73,7 +73,8 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 			return report.ModelSize(w, r)
 		}
 		if a.short {
-			return a.answerText(w, in, r, a.look.of(e, o))
+			a.answerText(w, in, r, a.look.of(e, o))
+			return nil
 		}
 		return report.Text(w, r, o.width(e))
 	})

@@ -94,7 +94,8 @@ Exit codes: 0 when the text was understood, 3 when not.`,
 				if o.format == "json" {
 					return report.JSON(w, r)
 				}
-				return r.text(w, o.width(e))
+				r.text(w, o.width(e))
+				return nil
 			})
 		},
 	}
@@ -186,8 +187,8 @@ func explained(p *oom.Paste) *explainJSON {
 }
 
 // text writes the explanation for people.
-func (r *explainJSON) text(w io.Writer, width int) error {
-	p := printer{w: w}
+func (r *explainJSON) text(w io.Writer, width int) {
+	p := printer{w}
 	fold := func(text string) {
 		p.line("%s", strings.TrimRight(report.Fold(text, max(cmp.Or(width, helpWidth), 40)), "\n"))
 	}
@@ -229,5 +230,4 @@ func (r *explainJSON) text(w io.Writer, width int) error {
 		}
 		p.line("%s  %s", label, n)
 	}
-	return p.err
 }

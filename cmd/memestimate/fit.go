@@ -222,14 +222,10 @@ func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 		if f.out.format == "markdown" {
 			s = "- `" + s + "`"
 		}
-		if _, err := fmt.Fprintln(w, s); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, s)
 	}
 	fmt.Fprintln(w)
-	if err := f.out.grid(w, e, curve); err != nil {
-		return err
-	}
+	f.out.grid(w, e, curve)
 	if more := len(r.Curve) - len(curve.Rows); more > 0 {
 		fmt.Fprintf(w, "(%d more batches were simulated: --full)\n", more)
 	}

@@ -80,7 +80,8 @@ func sameFile(a, b string) bool {
 }
 
 // write sends the result that render makes to stdout or to the file. Nothing is written before the result is complete,
-// or larger than mostHeld, so that a render which fails early leaves nothing behind.
+// or larger than mostHeld, so that a render which fails early leaves nothing behind. An error of writing need not be
+// returned by render: it is kept.
 func (o *output) write(e *env, render func(w io.Writer) error) error {
 	if o.format == "html" && o.file == "" && e.terminal && e.stdinName == "" { // a page takes it all
 		return usagef("a page of HTML is nothing for a terminal: name a file for it").

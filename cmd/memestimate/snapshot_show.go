@@ -75,7 +75,8 @@ func snapshotShowCommand(e *env) *cobra.Command {
 				if o.format == "json" {
 					return report.JSON(w, r)
 				}
-				return r.text(w, s)
+				r.text(w, s)
+				return nil
 			})
 		},
 	}
@@ -129,8 +130,8 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 const mostPlaces = 10
 
 // text writes the report for people.
-func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
-	p := &printer{w: w}
+func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) {
+	p := &printer{w}
 	p.line("file          %s", report.Show(r.name, 0))
 	if r.AllocConf != "" {
 		p.line("settings      %s", report.Show(r.AllocConf, 0))
@@ -185,20 +186,12 @@ func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
 		}
 		p.doubts(fmt.Sprintf("device %d", d.Device), d.Doubts)
 	}
-	return p.err
 }
 
-// A printer writes lines and keeps the first error.
-type printer struct {
-	w   io.Writer
-	err error
-}
+// A printer writes lines.
+type printer struct{ w io.Writer }
 
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
-	}
-}
+func (p *printer) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
 // doubts writes the first few things that were not as expected.
 func (p *printer) doubts(of string, list []string) {

@@ -92,9 +92,7 @@ func (r *traceResult) write(w io.Writer, e *env, o *output) error {
 		width = columns(e, e.stderr) // where it goes
 	}
 	var b strings.Builder
-	if err := r.text(&b, e, width); err != nil {
-		return err
-	}
+	r.text(&b, e, width)
 	_, err := io.WriteString(w, report.Fold(b.String(), width))
 	return err
 }
@@ -115,7 +113,7 @@ func (r *traceResult) points() *report.Grid {
 // sparkWidth is how many characters a course is drawn with.
 const sparkWidth = 40
 
-func (r *traceResult) text(w io.Writer, e *env, width int) error {
+func (r *traceResult) text(w io.Writer, e *env, width int) {
 	how := "by process"
 	if !slices.ContainsFunc(r.GPUs, func(g devices.GPUTrace) bool { return g.By == devices.ByProcess }) {
 		how = "by device: the driver did not name the command's processes, so what others use counts too"
@@ -139,19 +137,15 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 		g.Rows = append(g.Rows, []string{strings.TrimPrefix(t.Label, "GPU "), printable(t.Name), report.Count(t.Used / (1 << 20)),
 			report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt.Seconds()), report.Count(int64(t.Samples)), course})
 	}
-	if err := g.Text(w, width); err != nil {
-		return err
-	}
+	g.Text(w, width)
 	for i := range r.GPUs {
 		if s := uncounted(&r.GPUs[i]); s != "" {
 			fmt.Fprintln(w, s)
 		}
 	}
-	if r.Predicted == nil {
-		return nil
+	if r.Predicted != nil {
+		r.Predicted.text(w, r.GPUs)
 	}
-	r.Predicted.text(w, r.GPUs)
-	return nil
 }
 
 // sparkline draws a course between its start, or its least, and its peak.
