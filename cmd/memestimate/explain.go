@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -81,10 +80,7 @@ Exit codes: 0 when the text was understood, 3 when not.`,
 			if arg != "-" {
 				name = quoteArg(arg)
 			}
-			if !utf8.Valid(text) {
-				text = bytes.ToValidUTF8(text, []byte("?"))
-			}
-			p, ok := oom.ReadPaste(string(text))
+			p, ok := oom.ReadPaste(strings.ToValidUTF8(string(text), "?"))
 			if !ok {
 				return fail(exitInput, "%s: nothing in it says that memory ran out", name).withHint(
 					`paste the whole message, "CUDA out of memory. Tried to allocate ...", memory_summary() or nvidia-smi's table`)

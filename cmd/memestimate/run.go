@@ -85,29 +85,27 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 // command, or the error says why not.
 func (l *launch) run(e *env, cmd *cobra.Command, args []string) error {
 	request, command, err := l.check(e, cmd, args)
-	if err != nil {
-		return l.before(err)
-	}
-	if l.print {
+	switch {
+	case err != nil && l.print:
+		return err
+	case err != nil:
+		return launching(err)
+	case l.print:
 		return l.answer(e, request)
 	}
 	path, err := lookCommand(command[0], e.getenv("PATH"))
 	if err != nil {
 		return err
 	}
-	return l.before(l.hold(cmd.Context(), e, request, path, command))
+	return launching(l.hold(cmd.Context(), e, request, path, command))
 }
 
-// before gives an error from before the command's start run's own exit code.
-func (l *launch) before(err error) error {
-	x, ok := errors.AsType[*exitError](err)
-	if !ok || l.print || x.err == nil { // which is a code of the command's own
-		return err
-	}
-	if x.code < exitTimeout {
+// launching gives an error from before a command's start the exit code for that.
+func launching(err error) error {
+	if x, ok := errors.AsType[*exitError](err); ok && x.code < exitTimeout {
 		x.code = exitLauncher
 	}
-	return x
+	return err
 }
 
 // check reads the command line.

@@ -63,19 +63,15 @@ command cannot be started, 127 when there is none. Signals are passed on to the 
 }
 
 func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
-	args, usage := t.check(cmd, args)
-	if usage != nil {
-		usage.code = exitLauncher
-		return usage
+	args, err := t.check(cmd, args)
+	if err != nil {
+		return launching(err)
 	}
 	var predicted *prediction
 	if t.model.arg != "" {
 		r, err := t.model.estimate(e, cmd.CommandPath())
-		if x, ok := errors.AsType[*exitError](err); ok {
-			x.code = exitLauncher
-		}
 		if err != nil {
-			return err
+			return launching(err)
 		}
 		predicted = &prediction{r.Model.Name, r.Peak.Device, r.Peak.Likely, r.Peak.Safe, r.Peak.UpperBound}
 	}
@@ -85,10 +81,7 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 	}
 	session, err := t.gpus.open()
 	if err != nil {
-		if failed, ok := errors.AsType[*exitError](err); ok {
-			failed.code = exitLauncher
-		}
-		return err
+		return launching(err)
 	}
 	defer session.Close()
 	ds, err := session.List()
@@ -119,7 +112,7 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 }
 
 // check reads the command line and returns the command.
-func (t *tracing) check(cmd *cobra.Command, args []string) ([]string, *exitError) {
+func (t *tracing) check(cmd *cobra.Command, args []string) ([]string, error) {
 	args, usage := t.model.take("trace", cmd.UseLine(), args, cmd.ArgsLenAtDash())
 	switch {
 	case usage != nil:

@@ -68,10 +68,7 @@ func (s *settings) propose(p proposal, m *onnxload.Model, open []shape.Unbound) 
 			unnamed[u.Inputs[0]] = true
 		}
 	}
-	for _, x := range examples(m, opt, p, unnamed) {
-		opt.Inputs[x.name] = x.dims
-		flags = append(flags, inputFlag(x.name, x.dims))
-	}
+	flags = append(flags, examples(m, opt, p, unnamed)...)
 	if !s.finds {
 		return opt, flags, answers(m, opt)
 	}
@@ -152,16 +149,13 @@ func openKey(u shape.Unbound) openDim {
 	return openDim{input: u.Inputs[0], dim: u.Dim}
 }
 
-// An openSet is the dimensions without a size.
-type openSet map[openDim]bool
-
 // stillOpen returns the dimensions that these options leave without a size; false when they do not suit the model.
-func stillOpen(m *onnxload.Model, opt shape.Options) (openSet, bool) {
+func stillOpen(m *onnxload.Model, opt shape.Options) (map[openDim]bool, bool) {
 	types, err := shape.Infer(m, opt)
 	if err != nil {
 		return nil, false
 	}
-	left := openSet{}
+	left := map[openDim]bool{}
 	for _, u := range types.Unbound {
 		left[openKey(u)] = true
 	}
@@ -180,14 +174,9 @@ func inputFlag(name string, dims []int64) string {
 	return "--input " + quoteArg(name+"="+text)
 }
 
-// An inputShape is a shape for an input.
-type inputShape struct {
-	name string
-	dims []int64
-}
-
-// examples returns shapes for the inputs of these names: what follows from the options, and examples for the rest.
-func examples(m *onnxload.Model, opt shape.Options, p proposal, names map[string]bool) (out []inputShape) {
+// examples sets shapes for the inputs of these names, and returns the flags that say so: what follows from the options,
+// and examples for the rest.
+func examples(m *onnxload.Model, opt shape.Options, p proposal, names map[string]bool) (flags []string) {
 	if len(names) == 0 {
 		return nil
 	}
@@ -216,7 +205,8 @@ func examples(m *onnxload.Model, opt shape.Options, p proposal, names map[string
 				dims[i] = p.size
 			}
 		}
-		out = append(out, inputShape{name, dims})
+		opt.Inputs[name] = dims
+		flags = append(flags, inputFlag(name, dims))
 	}
-	return out
+	return flags
 }

@@ -158,27 +158,19 @@ func (p *parser) file(n *yaml.Node) (*File, error) {
 		switch e.key.Name {
 		case "version":
 			if e.value.Tag != "!!int" || e.value.Value != "1" {
-				return nil, p.errorf(e.value, "version is %s, want 1", kindOf(e.value))
+				err = p.errorf(e.value, "version is %s, want 1", kindOf(e.value))
 			}
 		case "base":
-			v, err := p.values(e)
-			if err != nil {
-				return nil, err
-			}
-			f.Base = v[0]
-			if err := git.CheckRevision(f.Base.Text); err != nil {
-				return nil, p.errorf(e.value, "base %q %v", f.Base.Text, err)
-			}
+			f.Base, err = p.revision(e)
 		case "settings":
-			if settings, err = p.settings(e.value); err != nil {
-				return nil, err
-			}
+			settings, err = p.settings(e.value)
 		case "limits":
-			if limits, err = p.limits(e.value); err != nil {
-				return nil, err
-			}
+			limits, err = p.limits(e.value)
 		case "models":
 			models = e.value
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	for _, item := range several(models) {
@@ -192,6 +184,18 @@ func (p *parser) file(n *yaml.Node) (*File, error) {
 		return nil, p.errorf(models, "models is an empty list")
 	}
 	return f, nil
+}
+
+// revision reads the name of a commit.
+func (p *parser) revision(e entry) (Value, error) {
+	v, err := p.values(e)
+	if err != nil {
+		return Value{}, err
+	}
+	if err := git.CheckRevision(v[0].Text); err != nil {
+		return Value{}, p.errorf(e.value, "base %q %v", v[0].Text, err)
+	}
+	return v[0], nil
 }
 
 // model reads an entry of models. One that is only a text is its path.
