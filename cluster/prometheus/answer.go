@@ -18,20 +18,6 @@ import (
 // maxAnswer is the longest answer that is read, unpacked: 240 samples of each of 10,000 GPUs take as much.
 const maxAnswer = 64 << 20
 
-// A server is the HTTP API of a Prometheus server (https://prometheus.io/docs/prometheus/latest/querying/api).
-type server struct{ base *url.URL }
-
-func connect(address string) (*server, error) {
-	u, err := url.Parse(address)
-	if err == nil && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		err = errors.New("wanted an address such as http://prometheus:9090")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &server{u}, nil
-}
-
 // A series is one element of an answer: Value of a vector, Values of a matrix. Histograms have neither.
 type series struct {
 	Metric map[string]string
@@ -72,9 +58,10 @@ func (s *sample) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ask sends one query and returns its result, which must be of that type.
-func (s *server) ask(ctx context.Context, path, kind string, query url.Values) ([]series, error) {
-	u := s.base.JoinPath("api/v1", path)
+// askServer sends one query to the HTTP API of a Prometheus server
+// (https://prometheus.io/docs/prometheus/latest/querying/api) and returns its result, which must be of that type.
+func askServer(ctx context.Context, server *url.URL, path, kind string, query url.Values) ([]series, error) {
+	u := server.JoinPath("api/v1", path)
 	body := query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(body))
 	if err != nil {
@@ -131,14 +118,6 @@ func Shown(address string) string {
 		return "its address"
 	}
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
-}
-
-// withoutSecrets returns an error that shows the address as Shown does.
-func withoutSecrets(err error, address string) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return fmt.Errorf("%s %s: %w", e.Op, Shown(address), e.Err)
-	}
-	return err
 }
 
 // unix writes a time as Prometheus reads it.

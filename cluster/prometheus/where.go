@@ -6,6 +6,7 @@ package prometheus
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -53,35 +54,41 @@ type Answer struct {
 }
 
 // Where asks the server at an address. An error means that it could not be asked.
-func Where(ctx context.Context, address string, q Question) (*Answer, error) {
-	s, err := connect(address)
-	if err != nil {
-		return nil, withoutSecrets(err, address)
+func Where(ctx context.Context, address string, q Question) (a *Answer, err error) {
+	server, err := url.Parse(address)
+	if err == nil && (server.Host == "" || server.Scheme != "http" && server.Scheme != "https") {
+		err = errors.New("wanted an address such as http://prometheus:9090")
 	}
-	a, err := where(ctx, s, q, time.Now())
-	return a, withoutSecrets(err, address)
+	if err == nil {
+		a, err = where(ctx, server, q, time.Now())
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok { // without what Shown leaves out
+		err = fmt.Errorf("%s %s: %w", e.Op, Shown(address), e.Err)
+	}
+	return a, err
 }
 
 // steps is how many points of the past are looked at.
 const steps = 240
 
-func where(ctx context.Context, server *server, q Question, now time.Time) (*Answer, error) {
+func where(ctx context.Context, server *url.URL, q Question, now time.Time) (*Answer, error) {
 	if strings.ContainsAny(q.Matchers, "{}") {
 		return nil, fmt.Errorf("matchers %q: wanted what stands between the braces", q.Matchers)
 	}
 	free := freeSeries + "{" + q.Matchers + "}"
 	step := max(q.Lookback/steps, time.Second)
-	past, err := server.ask(ctx, "query_range", "matrix", url.Values{"query": {free},
+	past, err := askServer(ctx, server, "query_range", "matrix", url.Values{"query": {free},
 		"start": {unix(now.Add(-q.Lookback))},
 		"end":   {unix(now)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}})
 	if err != nil {
 		return nil, err
 	}
-	times, err := server.ask(ctx, "query", "vector", url.Values{"query": {"timestamp(" + free + ")"}, "time": {unix(now)}})
+	times, err := askServer(ctx, server, "query", "vector", url.Values{"query": {"timestamp(" + free + ")"},
+		"time": {unix(now)}})
 	if err != nil {
 		return nil, err
 	}
-	values, err := server.ask(ctx, "query", "vector", url.Values{"query": {free}, "time": {unix(now)}})
+	values, err := askServer(ctx, server, "query", "vector", url.Values{"query": {free}, "time": {unix(now)}})
 	if err != nil {
 		return nil, err
 	}

@@ -202,11 +202,11 @@ func writeData(w io.Writer, d *data) error {
 // Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in
 // a frame has to allow the same.
 func Sources() (styles, scripts string) {
-	return hash(uplotCSS + pageCSS), hash(uplotJS) + " " + hash(pageJS())
+	return Hash(uplotCSS + pageCSS), Hash(uplotJS) + " " + Hash(pageJS())
 }
 
-// hash is a source of a content security policy: exactly this text.
-func hash(s string) string {
+// Hash is a source of a content security policy: exactly this text.
+func Hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }

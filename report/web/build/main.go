@@ -7,7 +7,6 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -89,7 +88,7 @@ func build(out string) error {
 			return err
 		}
 		decoder = string(data)
-		scripts += " " + hash(decoder)
+		scripts += " " + page.Hash(decoder)
 	}
 	tmpl, err := template.New("page").Parse(files["index.html"])
 	if err != nil {
@@ -99,7 +98,7 @@ func build(out string) error {
 	err = tmpl.Execute(&b, map[string]string{
 		"Policy": fmt.Sprintf("default-src 'none'; script-src 'wasm-unsafe-eval' blob: %s %s; style-src %s %s; img-src "+
 			"data:; worker-src blob:; base-uri 'none'; form-action 'none'",
-			hash(files["page.js"]), scripts, hash(files["page.css"]), styles),
+			page.Hash(files["page.js"]), scripts, page.Hash(files["page.css"]), styles),
 		"Known": known,
 		"Style": files["page.css"], "Script": files["page.js"], "Worker": files["worker.js"], "Runtime": string(runtime),
 		"Program": base64.StdEncoding.EncodeToString(packed), "Packing": packing, "Decoder": decoder,
@@ -231,10 +230,4 @@ func pack(program []byte) (packed []byte, packing string, err error) {
 		return nil, "", err
 	}
 	return b.Bytes(), "gzip", nil
-}
-
-// hash is a source of a content security policy: exactly this text.
-func hash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
