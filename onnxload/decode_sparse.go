@@ -1,8 +1,6 @@
 package onnxload
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // sparse reads a SparseTensorProto, whose name is that of its values; init is as for tensor.
 func (d *decoder) sparse(init bool) (t *Tensor, name ValueID) {

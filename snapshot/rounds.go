@@ -1,8 +1,6 @@
 package snapshot
 
-import (
-	"strings"
-)
+import "strings"
 
 // Rounds finds the loop of the program that an event was in, and returns the
 // events with which its rounds begin, up to that event; nil where there is none

@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"fmt"
-)
+import "fmt"
 
 var attentionFamily = family{"", []op{
 	{"Attention", 23, attention, nil},

@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"github.com/memestimate/memestimate/onnxload"
-)
+import "github.com/memestimate/memestimate/onnxload"
 
 var convFamily = family{"", []op{
 	{"Conv", 1, conv, nil},
@@ -33,39 +31,33 @@ func qlinearConv(c *call) {
 // convShape returns the output shape of a convolution of input x [N, C, spatial...]
 // with the filters w [M, C/group, kernel...]: [N, M, spatial...].
 func convShape(c *call, x, w int) Shape {
-	in, okX := c.ranked(x, 3, anyRank)
-	filter, okW := c.ranked(w, 3, anyRank)
-	return convDims(c, in, okX, filter, okW)
-}
-
-func convDims(c *call, in []Dim, okX bool, filter []Dim, okW bool) Shape {
-	group := c.positiveInt("group", 1)
-	in, filter, ok := c.sameRank(in, okX, filter, okW, "filters have")
+	in, filter, ok := c.sameRank(x, w, "filters have")
 	if !ok {
 		return Shape{}
 	}
+	group := c.positiveInt("group", 1)
 	checked(agree("the number of input channels", in[1], Mul(filter[1], N(group))))
 	checked(divide("the number of output channels", filter[0], group))
-	w := c.filterWindow(filter[2:])
-	spatial := checked(w.slide(in[2:], false))
+	window := c.filterWindow(filter[2:])
+	spatial := checked(window.slide(in[2:], false))
 	return Of(append([]Dim{in[0], filter[0]}, spatial...)...)
 }
 
-// sameRank returns the dimensions of the input and of another tensor of as many, those of one that has none given as
+// sameRank returns the dimensions of input x and of another, which has as many, those of one that has none given as
 // unknown; ok is false where neither has any.
-func (c *call) sameRank(in []Dim, okIn bool, other []Dim, okOther bool, otherHas string) (x, y []Dim, ok bool) {
+func (c *call) sameRank(x, other int, otherHas string) (in, more []Dim, ok bool) {
+	in, okX := c.ranked(x, 3, anyRank)
+	more, okOther := c.ranked(other, 3, anyRank)
 	switch {
-	case !okIn && !okOther:
-		return nil, nil, false
-	case !okIn:
-		in = unknowns(len(other))
+	case !okX:
+		in = unknowns(len(more))
 	case !okOther:
-		other = unknowns(len(in))
+		more = unknowns(len(in))
 	}
-	if len(in) != len(other) {
-		c.fail("the input has %d dimensions and the %s %d", len(in), otherHas, len(other))
+	if len(in) != len(more) {
+		c.fail("the input has %d dimensions and the %s %d", len(in), otherHas, len(more))
 	}
-	return in, other, true
+	return in, more, okX || okOther
 }
 
 // filterWindow returns the window of a convolution with a kernel of these
@@ -89,9 +81,7 @@ func convTranspose(c *call) {
 	c.needEach(0, 1)
 	c.out(0, elem, Shape{})
 	group := c.positiveInt("group", 1)
-	in, okX := c.ranked(0, 3, anyRank)
-	filter, okW := c.ranked(1, 3, anyRank)
-	in, filter, ok := c.sameRank(in, okX, filter, okW, "filters have")
+	in, filter, ok := c.sameRank(0, 1, "filters have")
 	if !ok {
 		return
 	}
@@ -126,7 +116,7 @@ func convTranspose(c *call) {
 func col2im(c *call) {
 	c.need(3)
 	c.out(0, c.elem(0), Shape{})
-	in := c.ofRank(3)
+	in := c.ofRank(0, 3, 3)
 	image, okImage := c.sizes(1)
 	block, okBlock := c.sizes(2)
 	channels := unknownSize

@@ -36,12 +36,11 @@ func (c *call) likeInput(least int) ([]Dim, bool) {
 	return c.ranked(0, least, anyRank)
 }
 
-// ofRank returns the dimensions of input 0, unknown ones where its rank is not known. A known rank that is another
-// is an error.
-func (c *call) ofRank(rank int) []Dim {
-	dims, ok := c.ranked(0, rank, rank)
+// ofRank returns the dimensions of input i, the least unknown ones where its rank is not known.
+func (c *call) ofRank(i, least, most int) []Dim {
+	dims, ok := c.ranked(i, least, most)
 	if !ok {
-		dims = unknowns(rank)
+		dims = unknowns(least)
 	}
 	return dims
 }

@@ -1,6 +1,11 @@
 package shape
 
-import "sync"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+)
 
 // families lists the operators that this package knows, one line a family.
 var families = []*family{
@@ -83,3 +88,33 @@ func (t table) find(domain, name string, version int64) *op {
 	}
 	return nil
 }
+
+// An Operator is what the table knows of one operator.
+type Operator struct {
+	Domain, Name string  // Domain is "" for ai.onnx
+	Since        []int64 // the versions from which its rows hold, oldest first
+}
+
+// Operators lists the operators of the table, sorted by domain and name.
+func Operators() []Operator {
+	var out []Operator
+	for k, rows := range opTable() {
+		o := Operator{Domain: k.domain, Name: k.name}
+		for _, r := range rows {
+			o.Since = append(o.Since, r.since)
+		}
+		out = append(out, o)
+	}
+	slices.SortFunc(out, func(a, b Operator) int {
+		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// legacyFamily has experimental operators of ONNX's first versions that later ones removed; converters of Core ML and
+// Caffe2 wrote them.
+var legacyFamily = family{"", []op{
+	{"Affine", 1, unary, nil},
+	{"Scale", 1, unary, nil},
+	{"ImageScaler", 1, unary, nil},
+}}

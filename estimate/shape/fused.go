@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"github.com/memestimate/memestimate/onnxload"
-)
+import "github.com/memestimate/memestimate/onnxload"
 
 // fusedFamily has the operators into which ONNX Runtime's optimizer most often fuses those of ONNX, which it also writes
 // into the default domain: see table.find. Source: docs/ContribOperators.md of microsoft/onnxruntime.
@@ -46,7 +44,7 @@ func skipLayerNorm(c *call) {
 
 // embedLayerNorm: ids [B, S] and a table [words, hidden]; the second output has one number for each sequence.
 func embedLayerNorm(c *call) {
-	ids := c.ofRank(2)
+	ids := c.ofRank(0, 2, 2)
 	hidden := unknownSize
 	for _, i := range []int{2, 3, 4} { // the tables of words, positions and segments
 		if t, ok := c.ranked(i, 2, 2); ok {

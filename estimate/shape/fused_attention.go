@@ -7,7 +7,7 @@ func mergedAttention(c *call) {
 	c.need(2)
 	c.out(0, elem, Shape{})
 	c.out(1, elem, Shape{})
-	in := c.ofRank(3)
+	in := c.ofRank(0, 3, 3)
 	count := c.needDim("num_heads")
 	hidden := valueSize(c)
 	c.out(0, elem, Of(in[0], in[1], hidden))
@@ -57,10 +57,7 @@ func multiHeadAttention(c *call) {
 		c.out(i, c.elem(0), Shape{})
 	}
 	count := c.needDim("num_heads")
-	q, ok := c.ranked(0, 3, 5)
-	if !ok {
-		q = unknowns(3)
-	}
+	q := c.ofRank(0, 3, 5)
 	n, _ := count.Int()
 	size := headSize(c, q, n)
 	valueSize, length := size, q[1] // of keys and values, where they come with the queries
@@ -150,10 +147,7 @@ func sharedHeads(c *call) (q, kv heads) {
 	if count <= 0 || countKV <= 0 || count > 1<<32 || countKV > 1<<32 {
 		c.fail("attributes num_heads and kv_num_heads are %d and %d", count, countKV)
 	}
-	in, ok := c.ranked(0, 3, 3)
-	if !ok {
-		in = unknowns(3)
-	}
+	in := c.ofRank(0, 3, 3)
 	all := count
 	if !c.has(1) {
 		all += 2 * countKV

@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // gatherFamily has the operators that read elements at places given by a tensor.
 var gatherFamily = family{"", []op{

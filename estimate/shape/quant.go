@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"github.com/memestimate/memestimate/onnxload"
-)
+import "github.com/memestimate/memestimate/onnxload"
 
 var quantFamily = family{"", []op{
 	{"QuantizeLinear", 10, quantize, nil},

@@ -54,10 +54,7 @@ func sameRank(c *call) Shape {
 
 // scaleAll multiplies every dimension of input 0.
 func scaleAll(c *call, scales []float64) {
-	in, ok := c.ranked(0, len(scales), len(scales))
-	if !ok {
-		in = unknowns(len(scales))
-	}
+	in := c.ofRank(0, len(scales), len(scales))
 	out := make([]Dim, len(in))
 	for i, d := range in {
 		out[i] = checked(scaled(d, scales[i], 1))
@@ -244,16 +241,13 @@ func scaled(d Dim, scale, part float64) (Dim, error) {
 // gridSample: X [N, C, spatial...], grid [N, out..., number of spatial axes].
 func gridSample(c *call) {
 	c.need(2)
-	in, okX := c.likeInput(3)
-	grid, okG := c.ranked(1, 3, anyRank)
-	in, grid, ok := c.sameRank(in, okX, grid, okG, "grid has")
+	c.out(0, c.elem(0), Shape{})
+	in, grid, ok := c.sameRank(0, 1, "grid has")
 	if !ok {
 		return
 	}
 	last := len(grid) - 1
-	if okG {
-		checked(agree("the number of coordinates", grid[last], N(int64(last-1))))
-	}
+	checked(agree("the number of coordinates", grid[last], N(int64(last-1))))
 	batch := checked(agree("the batch size", in[0], grid[0]))
 	c.out(0, c.elem(0), Of(append([]Dim{batch, in[1]}, grid[1:last]...)...))
 }

@@ -30,7 +30,7 @@ func rnn(c *call) {
 	if w, ok := c.ranked(1, 3, 3); ok {
 		checked(agree("the number of directions", directions, w[0]))
 	}
-	x := c.ofRank(3)
+	x := c.ofRank(0, 3, 3)
 	y, state := Of(x[0], directions, x[1], hidden), Of(directions, x[1], hidden)
 	if c.attrInt("layout", 0) != 0 {
 		y, state = Of(x[0], x[1], directions, hidden), Of(x[0], directions, hidden)

@@ -78,10 +78,7 @@ func spectrum(n Dim) Dim { return Add(FloorDiv(n, N(2)), N(1)) }
 func stft(c *call) {
 	c.need(2)
 	c.out(0, c.elem(0), Shape{})
-	in, ok := c.ranked(0, 2, 3)
-	if !ok {
-		in = unknowns(2)
-	}
+	in := c.ofRank(0, 2, 3)
 	step := c.size(1, 1)
 	length := unknownSize
 	if c.has(3) {

@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"math"
-)
+import "math"
 
 // sliceFamily has the operator that cuts a piece out of a tensor.
 var sliceFamily = family{"", []op{
