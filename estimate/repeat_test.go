@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"reflect"
 	"slices"
 	"testing"
 
@@ -10,8 +9,6 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
-	"github.com/memestimate/memestimate/simulate/caching"
-	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/test/must"
 )
 
@@ -97,46 +94,6 @@ func testLate(t *testing.T, model string, p *program.Program, o torch.Options, r
 	if slices.Equal(got, slices.Collect(run.Log.Events)) {
 		t.Errorf("%s under %+v: a late bucket makes no difference", model, o)
 	}
-}
-
-// A run that is replayed while it is simulated comes to what its replay from the beginning comes to.
-func TestFollowed(t *testing.T) {
-	for _, c := range []struct {
-		model string
-		step  Step
-	}{
-		{"qwen2_0_5b", Step{}},
-		{"densenet121", Step{}},
-		{"densenet121", Step{MemoryLimit: 600 << 20}}, // workspaces are given up
-		{"densenet121", Step{MemoryLimit: 100 << 20}}, // it does not survive
-		{"swin_t", Step{Settings: torch.Settings{Accumulate: 4, Optimizer: "muon"}}},
-	} {
-		b, err := Bind(open(t, c.model), Options{Batch: 4})
-		must.OK(t, err)
-		s, err := b.Simulate(c.step)
-		must.OK(t, err)
-		if n := s.Run.Log.Written(); n <= 1<<13 {
-			t.Errorf("%s: %d events, too few to follow", c.model, n)
-		}
-		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit,
-			Total: gpu.Default().Memory}).Finish(s.Run.Log)
-		must.OK(t, err)
-		if !reflect.DeepEqual(came(s.Replay), came(again)) {
-			t.Errorf("%s under %+v: followed %+v\nreplayed %+v", c.model, c.step, s.Replay.PeakAllocated,
-				again.PeakAllocated)
-		}
-	}
-}
-
-// came is what a replay came to: all that its result says but for the allocator as it was left.
-func came(r *caching.Result) (all []any) {
-	v := reflect.ValueOf(r).Elem()
-	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.IsExported() && f.Name != "Allocator" {
-			all = append(all, v.Field(i).Interface())
-		}
-	}
-	return all
 }
 
 // guessNamed returns the guess of that name, nil where it is not listed.

@@ -154,13 +154,7 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	}
 	most, _ := s.context(device, 2, 2)
 	cfg.Room = max(device.Memory-most, 1)
-	f := follow(cfg)
-	limited := s.limitedByGPU()
-	if !limited && !b.large() { // else what the process takes must be known first, or both would not fit into memory
-		opts.Full = f.take
-	}
 	run, err := torch.Simulate(p, opts)
-	f.end()
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
@@ -175,11 +169,10 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	for _, n := range p.Unknown {
 		sim.Unknown += n
 	}
-	if limited {
+	if s.limitedByGPU() {
 		cfg.Capacity = max(s.GPU.Memory-sim.Context, 1)
-		f = follow(cfg)
 	}
-	if sim.Replay, err = f.replay.Finish(run.Log); err != nil {
+	if sim.Replay, err = caching.NewReplayer(cfg).Finish(run.Log); err != nil {
 		return nil, err
 	}
 	if b.large() { // a fifth of the run's memory, and made anew in a tenth of its time

@@ -8,7 +8,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/simulate/gpu"
-	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A Precision is the element types that a run computes in: parameters and inputs in one type, or float32 parameters
@@ -99,8 +98,6 @@ type Options struct {
 	Shards    Shards
 	Tensors   bool        // keep what each block is for: Run.Tensor
 	GPU       *gpu.Device // nil is the default one
-
-	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }
 
 // CheckOptimizer says whether Options.Optimizer takes a name.

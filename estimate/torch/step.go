@@ -86,14 +86,12 @@ func newRun(p *program.Program, opts *Options) (*run, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	r.log.Layers, r.log.Full = p.Layers, opts.Full
-	r.lives = p.Liveness()
+	r.log.Layers, r.lives = p.Layers, p.Liveness()
 	return r, nil
 }
 
 // result is what is known of a run that is over.
 func (r *run) result() *Run {
-	r.log.Full = nil // who followed the run is done, and may be large
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
 		DNN: count(r.dnn), tensors: r.made}
 	if r.ddp != nil {

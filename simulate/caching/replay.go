@@ -59,8 +59,7 @@ type Result struct {
 	again func(*Replayer) // replays the same run
 }
 
-// A Replayer replays a run, a simulated one while it is still being written. A request that can be done without is left
-// out when there is no memory for it, after the allocator has given its cached blocks back in vain.
+// A Replayer replays a run. A request that can be done without is left out when there is no memory for it, after the allocator has given its cached blocks back in vain.
 type Replayer struct {
 	a       *Allocator
 	r       *Result
@@ -83,31 +82,19 @@ func NewReplayer(cfg Config) *Replayer {
 	return p
 }
 
-// Take replays the next part of a Log: all of them, in order, up to any one. The rest is for Finish.
-func (p *Replayer) Take(part timeline.Part) {
-	if !p.stopped() {
-		p.run(&timeline.Stretch{Entries: part.Entries}, part.Plans)
-	}
-}
-
-// Finish replays what Take was not given of a Log, and says what all of it came to. The Replayer must not be used
-// afterwards.
+// Finish replays a Log, and says what it came to. The Replayer must not be used afterwards.
 func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
-	p.r.again = func(p *Replayer) { p.rest(l) }
-	p.rest(l)
+	p.r.again = func(p *Replayer) { p.all(l) }
+	p.all(l)
 	return p.result()
 }
 
-// rest replays what was not taken of a Log.
-func (p *Replayer) rest(l *timeline.Log) {
+func (p *Replayer) all(l *timeline.Log) {
 	p.caught = l.Attempts()
-	taken := p.event
 	for s := range l.Stretches {
-		if p.stopped() {
+		if p.run(s, l.Plans()); p.stopped() {
 			break
 		}
-		s.Entries = s.Entries[min(max(taken-s.First, 0), len(s.Entries)):]
-		p.run(s, l.Plans())
 	}
 }
 

@@ -55,20 +55,10 @@ type Log struct {
 	plans   []Planned // in the order of blocks
 	caught  []int     // indices of the Releases at which the program was told that there is no memory
 	again   again
-
-	// Full is called with what was written when there is a good deal of it, for a reader at the writer's heels: it may be
-	// read while more is written. Nil calls nobody.
-	Full func(Part)
 }
 
 // A Planned is a block that can be done without: see Event.Plan.
 type Planned struct{ Block, Plan int32 }
-
-// A Part is what was written since the last Part, with all that is planned so far.
-type Part struct {
-	Entries []Entry
-	Plans   []Planned
-}
 
 // again says that the last entries happen some more times.
 type again struct {
@@ -118,12 +108,7 @@ func (l *Log) Caught(layer int32) {
 // Attempts returns the indices of the events that Caught wrote: each ends an attempt of the program.
 func (l *Log) Attempts() []int { return l.caught }
 
-func (l *Log) write(e Entry) {
-	l.entries.Add(e)
-	if l.Full != nil && l.entries.Len()%chunkLen == 0 {
-		l.Full(Part{l.entries.chunks[len(l.entries.chunks)-1], l.plans})
-	}
-}
+func (l *Log) write(e Entry) { l.entries.Add(e) }
 
 // Plan returns the plan of a block, mostly 0: see Event.Plan.
 func (l *Log) Plan(block int32) int32 {
