@@ -1,7 +1,6 @@
 package onnxload
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -18,17 +17,15 @@ func (m *Model) Ints(t *Tensor) ([]int64, error) {
 	if t.made != nil {
 		return slices.Clone(t.made), nil
 	}
-	var typed []int64
-	raw, n, err := m.elements(t, func(c *cursor, f uint32, w uint8) {
-		typed = c.intList(typed, w, fieldNames[f])
-	})
+	bits, err := m.elements(t)
 	if err != nil {
 		return nil, err
 	}
-	if raw != nil {
-		return intsOf(raw, t.DType, n), nil
+	out := make([]int64, len(bits))
+	for i, b := range bits {
+		out[i] = intOf(b, t.DType)
 	}
-	return typedInts(t, typed, n)
+	return out, nil
 }
 
 // HasInts reports whether Ints reads elements of the tensor's type.
@@ -46,199 +43,142 @@ func (m *Model) Floats(t *Tensor) ([]float64, error) {
 	if !t.HasFloats() {
 		return nil, fmt.Errorf("tensor %q of %s has no floating-point numbers that are read", t.Name, t.DType)
 	}
-	var typed []float64
-	var words []int64
-	raw, n, err := m.elements(t, func(c *cursor, f uint32, w uint8) {
-		switch {
-		case f == fieldDouble && w == wireI64:
-			typed = append(typed, math.Float64frombits(c.fixed64()))
-		case f == fieldDouble:
-			outer := c.enter(w, fieldNames[f])
-			for c.more() {
-				typed = append(typed, math.Float64frombits(c.fixed64()))
-			}
-			c.leave(outer)
-		case f == fieldFloat:
-			for _, x := range c.floatList(nil, w, fieldNames[f]) {
-				typed = append(typed, float64(x))
-			}
-		default: // int32_data carries the bits of types of 16
-			words = c.intList(words, w, fieldNames[f])
-		}
-	})
+	bits, err := m.elements(t)
 	if err != nil {
 		return nil, err
 	}
-	if raw != nil {
-		return floatsOf(raw, t.DType, n), nil
+	out := make([]float64, len(bits))
+	for i, b := range bits {
+		out[i] = floatOf(b, t.DType)
 	}
-	if words != nil {
-		words, err = typedInts(t, words, n)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range words {
-			typed = append(typed, floatBits(uint64(w), t.DType))
-		}
-	}
-	if len(typed) != n {
-		return nil, countError(t, len(typed), n)
-	}
-	return nonNil(typed), nil
+	return out, nil
 }
 
-func nonNil[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
-}
-
-func countError(t *Tensor, got, want int) error {
-	return fmt.Errorf("tensor %q of %s %s has %d elements of data, want %d", t.Name, t.DType, dimsString(t.Dims), got,
-		want)
-}
-
-// elements reads a tensor's payload: raw when it is raw_data or external,
-// otherwise by calling typed for each field that carries elements. n is the
-// number of elements; a tensor without any has an empty raw payload.
-func (m *Model) elements(t *Tensor, typed func(c *cursor, f uint32, w uint8)) (raw []byte, n int, err error) {
+// elements reads the bits of a tensor's elements.
+func (m *Model) elements(t *Tensor) ([]uint64, error) {
 	count, err := t.Elements()
-	if err != nil {
-		return nil, 0, err
-	}
-	if count == 0 {
-		return []byte{}, 0, nil
+	if err != nil || count == 0 {
+		return nil, err
 	}
 	size, err := t.Bytes()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	p := &t.payload
-	limit := m.constLimit()
+	if m.data == nil {
+		return nil, fmt.Errorf("tensor %q: %w", t.Name, ErrNoData)
+	}
+	limit := m.data.lim.Const
 	// Varints unfold: what is allocated follows the limit all the same.
 	if size > limit || p.field != fieldRaw && p.size > 10*limit {
-		return nil, 0, fmt.Errorf("tensor %q of %d bytes, where %d are read: %w", t.Name, max(size, p.size), limit,
+		return nil, fmt.Errorf("tensor %q of %d bytes, where %d are read: %w", t.Name, max(size, p.size), limit,
 			ErrTooLarge)
 	}
 	if t.External != nil && p.size == 0 {
-		raw, err = m.external(t, size)
-		return raw, int(count), err
+		raw, err := m.external(t, size)
+		return rawBits(raw, t.DType), err
 	}
 	if p.field == 0 || p.size == 0 {
-		return nil, 0, fmt.Errorf("tensor %q: %w: the file has none for it", t.Name, ErrNoData)
+		return nil, fmt.Errorf("tensor %q: %w: the file has none for it", t.Name, ErrNoData)
 	}
 	lim := Limits{}.withDefaults()
 	c := &cursor{maxDepth: lim.Depth, limit: lim.Bytes, budget: lim.Bytes, chunk: windowSize}
 	switch {
-	case m.data == nil:
-		return nil, 0, fmt.Errorf("tensor %q: %w", t.Name, ErrNoData)
 	case !p.dropped:
 		c.buf, c.size, c.end = m.data.kept[p.off:p.end:p.end], p.end-p.off, p.end-p.off
 	case m.data.r == nil:
-		return nil, 0, fmt.Errorf("tensor %q: %w: its %d bytes were passed over in the stream", t.Name, ErrNoData, p.size)
+		return nil, fmt.Errorf("tensor %q: %w: its %d bytes were passed over in the stream", t.Name, ErrNoData, p.size)
 	default:
 		c.src, c.size, c.base, c.end = m.data.r, m.data.size, p.off, p.end
 		c.buf = make([]byte, 0, min(max(p.end-p.off, 32), windowSize))
 	}
+	var bits []uint64
 	for c.more() {
 		f, w := c.tag()
 		switch {
 		case f != p.field:
 			c.skipField(w)
 		case f == fieldRaw:
-			raw = slices.Clone(c.bytes(c.length(w, fieldNames[f])))
+			bits = rawBits(c.bytes(c.length(w, fieldNames[f])), t.DType)
 		default:
-			typed(c, f, w)
+			bits = c.typedBits(bits, f, w)
 		}
 	}
 	if c.err != nil {
-		return nil, 0, fmt.Errorf("tensor %q: %w", t.Name, c.err)
+		return nil, fmt.Errorf("tensor %q: %w", t.Name, c.err)
 	}
-	if p.field == fieldRaw && int64(len(raw)) != size {
-		return nil, 0, fmt.Errorf("tensor %q: %d bytes, want %d", t.Name, len(raw), size)
+	if int64(len(bits)) != count {
+		return nil, fmt.Errorf("tensor %q of %s %s has %d elements of data, want %d", t.Name, t.DType, dimsString(t.Dims),
+			len(bits), count)
 	}
-	return raw, int(count), nil
+	return bits, nil
 }
 
-// typedInts checks what int32_data and the like carry: a number an element.
-func typedInts(t *Tensor, words []int64, n int) ([]int64, error) {
-	if len(words) != n {
-		return nil, countError(t, len(words), n)
-	}
-	for i, w := range words { // each holds its type's bits, however the writer extended the sign
-		switch t.DType {
-		case Int8:
-			words[i] = int64(int8(w))
-		case Uint8:
-			words[i] = int64(uint8(w))
-		case Int16:
-			words[i] = int64(int16(w))
-		case Uint16, Float16, BFloat16:
-			words[i] = int64(uint16(w))
-		case Int32:
-			words[i] = int64(int32(w))
-		case Uint32:
-			words[i] = int64(uint32(w))
-		case Bool:
-			if w != 0 {
-				words[i] = 1
-			}
+// rawBits takes raw_data apart: little-endian.
+func rawBits(raw []byte, t DType) (bits []uint64) {
+	for element := range slices.Chunk(raw, int(t.Bits()/8)) {
+		b := uint64(0)
+		for k, c := range element {
+			b |= uint64(c) << (8 * k)
 		}
+		bits = append(bits, b)
 	}
-	return words, nil
+	return bits
 }
 
-// intsOf decodes raw_data: little-endian.
-func intsOf(raw []byte, t DType, n int) []int64 {
-	out := make([]int64, n)
-	le := binary.LittleEndian
-	for i := range out {
-		switch t {
-		case Bool:
-			if raw[i] != 0 {
-				out[i] = 1
-			}
-		case Uint8:
-			out[i] = int64(raw[i])
-		case Int8:
-			out[i] = int64(int8(raw[i]))
-		case Uint16:
-			out[i] = int64(le.Uint16(raw[2*i:]))
-		case Int16:
-			out[i] = int64(int16(le.Uint16(raw[2*i:])))
-		case Uint32:
-			out[i] = int64(le.Uint32(raw[4*i:]))
-		case Int32:
-			out[i] = int64(int32(le.Uint32(raw[4*i:])))
-		case Uint64, Int64:
-			out[i] = int64(le.Uint64(raw[8*i:]))
+// typedBits appends the elements of a repeated field, packed or not.
+func (c *cursor) typedBits(bits []uint64, field uint32, wire uint8) []uint64 {
+	one := c.varint
+	switch field {
+	case fieldFloat:
+		one = func() uint64 { return uint64(c.fixed32()) }
+	case fieldDouble:
+		one = c.fixed64
+	}
+	if wire != wireLen {
+		return append(bits, one())
+	}
+	outer := c.enter(wire, fieldNames[field])
+	for c.more() {
+		bits = append(bits, one())
+	}
+	c.leave(outer)
+	return bits
+}
+
+// intOf returns the value of an element's bits, however the writer of int32_data extended the sign.
+func intOf(b uint64, t DType) int64 {
+	above := 64 - t.Bits()
+	switch t {
+	case Bool:
+		if b != 0 {
+			return 1
 		}
+	case Int8, Int16, Int32:
+		return int64(b<<above) >> above
 	}
-	return out
+	return int64(b << above >> above)
 }
 
-func floatsOf(raw []byte, t DType, n int) []float64 {
-	out := make([]float64, n)
-	le := binary.LittleEndian
-	for i := range out {
-		var b uint64
-		switch t.Bits() {
-		case 64:
-			b = le.Uint64(raw[8*i:])
-		case 32:
-			b = uint64(le.Uint32(raw[4*i:]))
-		case 16:
-			b = uint64(le.Uint16(raw[2*i:]))
-		}
-		out[i] = floatBits(b, t)
+// floatOf returns the value of an element's bits.
+func floatOf(b uint64, t DType) float64 {
+	switch t {
+	case Float64:
+		return math.Float64frombits(b)
+	case Float32:
+		return float64(math.Float32frombits(uint32(b)))
+	case BFloat16:
+		return float64(math.Float32frombits(uint32(b) << 16))
 	}
-	return out
-}
-
-func (m *Model) constLimit() int64 {
-	if m.data == nil {
-		return Limits{}.withDefaults().Const
+	// float16: a sign, 5 bits of exponent, 10 of the fraction
+	sign, exp, fraction := 1-2*float64(b>>15&1), int(b>>10&31), float64(b&1023)
+	switch {
+	case exp == 0:
+		return sign * math.Ldexp(fraction, -24)
+	case exp < 31:
+		return sign * math.Ldexp(1024+fraction, exp-25)
+	case fraction > 0:
+		return math.NaN()
 	}
-	return m.data.lim.Const
+	return math.Inf(int(sign))
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// ErrNoData is wrapped by errors of Ints, Floats and Strings when the tensor's
+// ErrNoData is wrapped by errors of Ints and Floats when the tensor's
 // payload is absent: the file was stripped of its weights, the external file
 // is not there, or a stream's payload was too large to keep.
 var ErrNoData = errors.New("no data")
 
-// ErrTooLarge is wrapped by errors of Ints, Floats and Strings when the payload is
+// ErrTooLarge is wrapped by errors of Ints and Floats when the payload is
 // larger than Limits.Const.
 var ErrTooLarge = errors.New("too large to read as a constant")
 

@@ -206,7 +206,7 @@ type Dim struct {
 }
 
 // A Tensor is constant data: an initializer or an attribute. Its payload stays
-// in the file; Model.Ints, Floats and Strings read it when it is small.
+// in the file; Model.Ints and Floats read it when it is small.
 type Tensor struct {
 	Name     string
 	DType    DType

@@ -13,7 +13,7 @@ type Limits struct {
 	Rank   int   // dimensions of a tensor or type: 64. PyTorch and NumPy stop there too
 	Depth  int   // messages within messages: 100, as protobuf's C++ and Python readers have it
 	String int64 // bytes of a string that is kept: 16 MiB. Longer attribute strings are compiled engines, not graph
-	Const  int64 // bytes of a payload that Ints, Floats and Strings read: 64 KiB; 16 MiB at most
+	Const  int64 // bytes of a payload that Ints and Floats read: 64 KiB; 16 MiB at most
 }
 
 const (
