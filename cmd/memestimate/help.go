@@ -17,20 +17,20 @@ import (
 // helpWidth is how wide help is where nothing says how wide the terminal is.
 const helpWidth = 80
 
-// A flagGroup is flags that help lists under one title.
-type flagGroup struct {
+// A group is flags, or commands, that help lists under one title.
+type group struct {
 	title string
 	names []string
 }
 
 // flagGroups are the groups of flags in the order of help. Those of a command alone come first, without a title.
-var flagGroups = sync.OnceValue(func() []flagGroup {
+var flagGroups = sync.OnceValue(func() []group {
 	s := &settings{}
 	fit := []string{"gpu", "budget", "what-if", "ways", "memory-limit", "confidence"}
 	output := []string{"format", "output", "full", "color", "stats", "snapshot", "strict"}
 	run := slices.DeleteFunc(flagsOf(0, append(s.modelRows(), s.run.rows()...)),
 		func(name string) bool { return slices.Contains(fit, name) || slices.Contains(output, name) })
-	return []flagGroup{
+	return []group{
 		{"The run", run},
 		{"Does it fit", fit},
 		{"Several GPUs", flagsOf(0, s.run.parallelRows())},
@@ -56,10 +56,7 @@ var firstFlags = map[string]string{
 }
 
 // commandGroups are the commands in the order of help. One that is in none comes last.
-var commandGroups = []struct {
-	title string
-	names []string
-}{
+var commandGroups = []group{
 	{"About a model", []string{"table", "fit", "models", "gpus"}},
 	{"Pull requests", []string{"diff", "check", "comment"}},
 	{"What was measured", []string{"explain", "snapshot", "compare"}},
@@ -137,31 +134,26 @@ func addFirst(fs *pflag.FlagSet, f *pflag.Flag) bool {
 
 // writeCommands lists the commands of a command.
 func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
-	listed := map[string]bool{}
-	line := func(c *cobra.Command) {
-		listed[c.Name()] = true
-		text := strings.TrimSuffix(reflow(c.Short, max(width-14, 20)), "\n")
-		fmt.Fprintf(b, "  %-10s  %s\n", c.Name(), strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 14)))
-	}
+	groups, others := []group{}, group{title: "Commands"}
 	if isMain(cmd) {
-		for _, g := range commandGroups {
-			fmt.Fprintf(b, "\n%s:\n", g.title)
-			for _, name := range g.names {
-				if c, _, err := cmd.Find([]string{name}); err == nil && c != cmd {
-					line(c)
-				}
-			}
-		}
-	}
-	title := "\nOther commands:\n"
-	if !isMain(cmd) {
-		title = "\nCommands:\n"
+		groups, others.title = commandGroups, "Other commands"
 	}
 	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() && !listed[c.Name()] {
-			b.WriteString(title)
-			title = ""
-			line(c)
+		listed := slices.ContainsFunc(groups, func(g group) bool { return slices.Contains(g.names, c.Name()) })
+		if c.IsAvailableCommand() && !listed {
+			others.names = append(others.names, c.Name())
+		}
+	}
+	if len(others.names) > 0 {
+		groups = append(slices.Clip(groups), others)
+	}
+	for _, g := range groups {
+		fmt.Fprintf(b, "\n%s:\n", g.title)
+		for _, name := range g.names {
+			if c, _, err := cmd.Find([]string{name}); err == nil && c != cmd {
+				text := strings.TrimSuffix(reflow(c.Short, max(width-14, 20)), "\n")
+				fmt.Fprintf(b, "  %-10s  %s\n", name, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 14)))
+			}
 		}
 	}
 }
@@ -171,16 +163,16 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
 func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (left int) {
 	all = all || cmd.Annotations[recordsFirst] != "" // whose flags of these names have other defaults
 	ofARun := flagsOf(0, (&settings{}).rows())       // which every command about a model has
-	own := flagGroup{title: "Flags"}
+	own := group{title: "Flags"}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
+		if !slices.ContainsFunc(flagGroups(), func(g group) bool { return slices.Contains(g.names, f.Name) }) {
 			own.names = append(own.names, f.Name)
 		}
 	})
-	for i, group := range append([]flagGroup{own}, flagGroups()...) {
+	for i, g := range append([]group{own}, flagGroups()...) {
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 		fs.SortFlags = false
-		for _, name := range group.names {
+		for _, name := range g.names {
 			f := cmd.Flags().Lookup(name)
 			switch {
 			case f == nil || f.Hidden || name == "help" || name == "version":
@@ -194,7 +186,7 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 			}
 		}
 		if fs.HasFlags() {
-			fmt.Fprintf(b, "\n%s:\n%s", group.title, fs.FlagUsagesWrapped(width))
+			fmt.Fprintf(b, "\n%s:\n%s", g.title, fs.FlagUsagesWrapped(width))
 		}
 	}
 	return left
