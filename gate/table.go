@@ -16,11 +16,9 @@ import (
 
 // Table is the one table of a check. With exact, sizes are bytes.
 func (o *Outcome) Table(exact bool) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{
-		{Title: "verdict"}, {Title: "model", File: true}, {Title: "settings"}, {Title: "what"},
-		{Title: "size", Right: true}, {Title: "limit", Right: true}, {Title: "before", Right: true,
-			Spare: 3}, {Title: "change", Right: true, Spare: 2}, {Title: "note", Spare: 1},
-	}}
+	g := &report.Grid{Columns: []report.Column{{Title: "verdict"}, {Title: "model", File: true}, {Title: "settings"},
+		{Title: "what"}, {Title: "size", Right: true}, {Title: "limit", Right: true},
+		{Title: "before", Right: true, Spare: 3}, {Title: "change", Right: true, Spare: 2}, {Title: "note", Spare: 1}}}
 	write := report.Size
 	if exact {
 		write = func(n int64) string { return strconv.FormatInt(n, 10) }

@@ -23,16 +23,11 @@ func Comparison(c *compare.Comparison) (out []*Grid) {
 	add("peak", false, c.Peaks)
 	add("at the peak, as requested", false, c.Categories)
 	add("peak of phase, as requested", false, c.Phases)
-	if len(c.Layers) > compare.MostGaps {
-		add("layer at the peak", true, c.Layers[:compare.MostGaps])
-	} else {
-		add("layer at the peak", true, c.Layers)
-	}
+	add("layer at the peak", true, c.Layers[:min(len(c.Layers), compare.MostGaps)])
 	if len(c.Tensors) > 0 {
-		g := &Grid{Columns: []Column{
-			{Title: "tensors at the peak, of", Right: true}, {Title: "predicted", Right: true}, {Title: "measured",
-				Right: true}, {Title: "difference", Right: true}, {Title: "layer", File: true}, {Title: "measured at", File: true},
-		}}
+		g := &Grid{Columns: []Column{{Title: "tensors at the peak, of", Right: true}, {Title: "predicted", Right: true},
+			{Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "layer", File: true},
+			{Title: "measured at", File: true}}}
 		for _, t := range c.Tensors {
 			g.Rows = append(g.Rows, []string{Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured),
 				Size(t.Difference), t.Layer, t.Site})
@@ -51,10 +46,9 @@ const mostModules = 40
 // courseGrids are a step of both runs: what they hold within each module, and where they part.
 func courseGrids(c *compare.Course) (out []*Grid) {
 	if len(c.Modules) > 0 {
-		g := &Grid{Columns: []Column{
-			{Title: "most held, as requested, in"}, {Title: "module", File: true}, {Title: "predicted",
-				Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true},
-		}}
+		g := &Grid{Columns: []Column{{Title: "most held, as requested, in"}, {Title: "module", File: true},
+			{Title: "predicted", Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true},
+			{Title: "", Right: true}}}
 		g.Rows = append(g.Rows, []string{"before the step", "", Size(c.Begin.Predicted),
 			Size(c.Begin.Measured), Size(c.Begin.Difference), off(c.Begin)})
 		for _, m := range c.Within(mostModules) {
@@ -64,12 +58,9 @@ func courseGrids(c *compare.Course) (out []*Grid) {
 		out = append(out, g)
 	}
 	if len(c.Partings) > 0 {
-		g := &Grid{Columns: []Column{
-			{Title: "part at event", Right: true}, {Title: "of"}, {Title: "predicted", Right: true}, {Title: "at most",
-				Right: true},
-			{Title: "measured", Right: true}, {Title: "at most", Right: true}, {Title: "layer",
-				File: true}, {Title: "measured at", File: true},
-		}}
+		g := &Grid{Columns: []Column{{Title: "part at event", Right: true}, {Title: "of"}, {Title: "predicted", Right: true},
+			{Title: "at most", Right: true}, {Title: "measured", Right: true}, {Title: "at most", Right: true},
+			{Title: "layer", File: true}, {Title: "measured at", File: true}}}
 		for _, p := range c.Partings {
 			g.Rows = append(g.Rows, []string{
 				strconv.Itoa(p.MeasuredEvent), p.Phase, Signed(p.Predicted), Signed(p.PredictedMost), Signed(p.Measured),

@@ -64,10 +64,7 @@ func Percent(t diff.Total) string {
 // DiffTotals returns the totals that change, and the device memory even when it does not; same
 // names the others.
 func DiffTotals(c *diff.Case) (g *Grid, same []string) {
-	g = &Grid{Columns: []Column{
-		{Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after", Right: true}, {Title: "change",
-			Right: true}, {Title: "percent", Right: true, Spare: 1},
-	}}
+	g = &Grid{Columns: append([]Column{{Title: "what"}}, totalColumns...)}
 	for _, t := range c.Totals {
 		if t.Change == 0 && t.Name != diff.Device {
 			same = append(same, totalNames[t.Name])
@@ -78,6 +75,10 @@ func DiffTotals(c *diff.Case) (g *Grid, same []string) {
 	return g, same
 }
 
+// totalColumns are those of the figures of a total.
+var totalColumns = []Column{{Title: "before", Right: true, Spare: 2}, {Title: "after", Right: true},
+	{Title: "change", Right: true}, {Title: "percent", Right: true, Spare: 1}}
+
 func totalRow(name string, t diff.Total) []string {
 	return []string{name, Size(t.Before), Size(t.After), Signed(t.Change), Percent(t)}
 }
@@ -85,10 +86,7 @@ func totalRow(name string, t diff.Total) []string {
 // DiffCases returns a row for each case of a diff: the device memory, or the activations where no
 // run was simulated.
 func DiffCases(d *diff.Diff) *Grid {
-	g := &Grid{Columns: []Column{
-		{Title: "settings"}, {Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after",
-			Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true, Spare: 1},
-	}}
+	g := &Grid{Columns: append([]Column{{Title: "settings"}, {Title: "what"}}, totalColumns...)}
 	for i := range d.Cases {
 		t := headline(&d.Cases[i])
 		g.Rows = append(g.Rows, append([]string{d.Cases[i].Label}, totalRow(totalNames[t.Name], t)...))
@@ -107,12 +105,10 @@ func headline(c *diff.Case) diff.Total {
 // DiffLayers returns the layers that change; only is the kinds that are wanted. Names are cut to
 // limit bytes.
 func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
-	g := &Grid{Columns: []Column{
-		{Title: "change"}, {Title: "layer", Code: true}, {Title: "operator", Code: true, Spare: 4}, {Title: "output",
-			Code: true, Spare: 3},
-		{Title: "parameters", Right: true, Spare: 2}, {Title: "activation", Right: true}, {Title: "saved", Right: true,
-			Spare: 1},
-	}}
+	g := &Grid{Columns: []Column{{Title: "change"}, {Title: "layer", Code: true},
+		{Title: "operator", Code: true, Spare: 4}, {Title: "output", Code: true, Spare: 3},
+		{Title: "parameters", Right: true, Spare: 2}, {Title: "activation", Right: true},
+		{Title: "saved", Right: true, Spare: 1}}}
 	for _, l := range c.Layers {
 		if !slices.Contains(only, l.Kind) {
 			continue

@@ -91,10 +91,8 @@ const (
 // layersNarrow is DiffLayers for a comment: the operator and what comes out stand below the name. Layers that are only
 // renamed, which cost nothing, come last.
 func layersNarrow(c *diff.Case) *Grid {
-	g := &Grid{Columns: []Column{
-		{Title: "change"}, {Title: "layer"}, {Title: "parameters", Right: true}, {Title: "activation",
-			Right: true}, {Title: "saved", Right: true},
-	}}
+	g := &Grid{Columns: []Column{{Title: "change"}, {Title: "layer"}, {Title: "parameters", Right: true},
+		{Title: "activation", Right: true}, {Title: "saved", Right: true}}}
 	name := func(l *module.Layer) string { return Spans(layerName(l), cellName, 2) }
 	op := func(l *module.Layer) string { return "`" + Short(l.Op, cellName) + "`" }
 	shape := func(l *module.Layer) string {

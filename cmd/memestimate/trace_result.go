@@ -121,10 +121,9 @@ func (r *traceResult) text(w io.Writer, e *env, width int) {
 	fmt.Fprintf(w, "memestimate: %s: exit code %d after %.1f s; sampled every %v, %s\n",
 		quoteArg(filepath.Base(r.Command[0])), r.ExitCode, r.Seconds,
 		time.Duration(r.Interval*float64(time.Second)).Round(time.Millisecond), how)
-	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "Name", Code: true}, {Title: "△Used MiB", Right: true}, {Title: "Peaked MiB",
-			Right: true}, {Title: "Peak at", Right: true}, {Title: "Samples", Right: true}, {Title: "Course"},
-	}}
+	g := &report.Grid{Columns: []report.Column{{Title: "GPU"}, {Title: "Name", Code: true},
+		{Title: "△Used MiB", Right: true}, {Title: "Peaked MiB", Right: true}, {Title: "Peak at", Right: true},
+		{Title: "Samples", Right: true}, {Title: "Course"}}}
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	if !isUTF8(e) {
 		g.Columns[2].Title, blocks = "dUsed MiB", []rune("_.:-=+*#")

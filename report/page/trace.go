@@ -14,8 +14,7 @@ type Trace struct {
 	Stacks [][]int32    // indices into Frames, innermost first
 	Blocks []TraceBlock // by block of the timeline
 
-	Begin    []TraceSegment // what was reserved before the first event
-	Segments []TraceSegment // what was reserved and given back since
+	Segments []TraceSegment // what was reserved, and given back
 	Marks    []Mark
 }
 
@@ -28,7 +27,7 @@ type TraceBlock struct {
 
 // A TraceSegment is memory that an event takes from the device, or gives back.
 type TraceSegment struct {
-	Event       int
+	Event       int // -1: before the recording
 	Addr, Bytes int64
 	Stream      int64
 	Kind        string // "small", "large", "expandable"
@@ -92,19 +91,16 @@ func traceOf(t *Trace, first int) *traceData {
 		b := &t.Blocks[i]
 		d.Addr[i], d.Block[i], d.Stack[i], d.Stream[i] = b.Addr, b.Bytes, b.Stack, stream(b.Stream)
 	}
-	add := func(s *TraceSegment, event int) {
-		k := [6]int64{int64(event), s.Addr, s.Bytes, int64(stream(s.Stream)),
+	for _, s := range t.Segments {
+		k := [6]int64{int64(s.Event), s.Addr, s.Bytes, int64(stream(s.Stream)),
 			int64(max(slices.Index(segmentKinds, s.Kind), 0)), 0}
+		if s.Event >= 0 {
+			k[0] += int64(first)
+		}
 		if s.Freed {
 			k[5] = 1
 		}
 		d.Segments = append(d.Segments, k)
-	}
-	for i := range t.Begin {
-		add(&t.Begin[i], -1)
-	}
-	for i := range t.Segments {
-		add(&t.Segments[i], first+t.Segments[i].Event)
 	}
 	for _, m := range t.Marks {
 		d.Marks = append(d.Marks, Mark{first + m.Event, clean(m.Text)})

@@ -23,7 +23,7 @@ func recorded(l *timeline.Log, before int) *Trace {
 		switch {
 		case e.Kind == timeline.Alloc && allocs < before:
 			x.Number = append(x.Number, -1)
-			x.Begin = append(x.Begin, TraceSegment{Addr: addr, Bytes: e.Bytes + 512, Kind: "large"})
+			x.Segments = append(x.Segments, TraceSegment{Event: -1, Addr: addr, Bytes: e.Bytes + 512, Kind: "large"})
 		case e.Kind == timeline.Alloc && allocs < 1000:
 			x.Segments = append(x.Segments, TraceSegment{Event: next, Addr: addr, Bytes: e.Bytes + 512, Kind: "large",
 				Stream: 7})
@@ -130,7 +130,7 @@ func TestTrace(t *testing.T) {
 	press("End")
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.getElementById("bands").click()`))
 	var reserved int64
-	for _, g := range append(p.Runs[0].Trace.Begin, p.Runs[0].Trace.Segments...) {
+	for _, g := range p.Runs[0].Trace.Segments {
 		reserved += g.Bytes
 	}
 	if got := text("h-moment"); !strings.Contains(got, report.Size(reserved)) {
