@@ -20,20 +20,8 @@ func checkLocation(loc string) error {
 		return fmt.Errorf("external data without a location (%q)", loc)
 	case strings.ContainsRune(loc, 0):
 		return fmt.Errorf("external data: %q is not a file name", loc)
-	case strings.HasPrefix(loc, "/"), strings.HasPrefix(loc, `\`), len(loc) > 1 && loc[1] == ':':
+	case !filepath.IsLocal(strings.ReplaceAll(loc, `\`, "/")), len(loc) > 1 && loc[1] == ':':
 		return fmt.Errorf("external data: %w: %q", errLocation, loc)
-	}
-	depth := 0
-	for part := range strings.FieldsFuncSeq(loc, func(r rune) bool { return r == '/' || r == '\\' }) {
-		switch part {
-		case ".":
-		case "..":
-			if depth--; depth < 0 {
-				return fmt.Errorf("external data: %w: %q", errLocation, loc)
-			}
-		default:
-			depth++
-		}
 	}
 	return nil
 }

@@ -105,19 +105,6 @@ func (s *Snapshot) player(device int) (*player, error) {
 	return p, p.rewind()
 }
 
-// LiveAt lists what was in use just after event i of a device; -1 is before the
-// first. The largest blocks come first, equal ones by address.
-func (s *Snapshot) LiveAt(device, i int) ([]Live, error) {
-	p, err := s.player(device)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.play(0, i+1); err != nil {
-		return nil, err
-	}
-	return p.held(), nil
-}
-
 // Moments calls f at each of some events of a device, given in rising order, with
 // what was allocated and the segments just after it. It plays the trace once.
 func (s *Snapshot) Moments(device int, events []int, f func(k int, live []Live, state []Segment)) error {
@@ -136,18 +123,11 @@ func (s *Snapshot) Moments(device int, events []int, f func(k int, live []Live, 
 	return nil
 }
 
-// StateAt returns the segments that a device had just after event i, with the
-// blocks that were in use and the free space between them; -1 is before the first
-// event.
-func (s *Snapshot) StateAt(device, i int) ([]Segment, error) {
-	p, err := s.player(device)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.play(0, i+1); err != nil {
-		return nil, err
-	}
-	return p.state(), nil
+// At returns what was allocated just after event i of a device, the largest blocks first, equal ones by address, and the
+// segments of then, with the blocks in use and the free space between them; -1 is before the first event.
+func (s *Snapshot) At(device, i int) (live []Live, state []Segment, err error) {
+	err = s.Moments(device, []int{i}, func(_ int, l []Live, g []Segment) { live, state = l, g })
+	return live, state, err
 }
 
 // state lists the segments of now. Blocks that lie in none are left out.

@@ -167,7 +167,7 @@ func TestFreeSpaces(t *testing.T) {
 	if err != nil || len(h.OOMs) != 1 {
 		t.Fatal(err, h)
 	}
-	state, err := s.StateAt(0, h.OOMs[0].Event)
+	_, state, err := s.At(0, h.OOMs[0].Event)
 	must.OK(t, err)
 	var text []string
 	for _, f := range FreeSpaces(state) {
@@ -195,7 +195,7 @@ func TestCategoriesOfTwoRecordings(t *testing.T) {
 	}
 	short.Traces[0] = cut
 	// What the cut recording's segments were, so that both begin alike.
-	if short.Segments, err = long.StateAt(0, 2499); err != nil {
+	if _, short.Segments, err = long.At(0, 2499); err != nil {
 		t.Fatal(err)
 	}
 	part, err := short.Play(0)

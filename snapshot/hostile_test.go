@@ -173,7 +173,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for d := range min(s.Devices(), 4) {
 			if _, err := s.History(d); err == nil {
-				if _, err := s.LiveAt(d, 1<<30); err != nil {
+				if _, _, err := s.At(d, 1<<30); err != nil {
 					t.Error(err)
 				}
 			}

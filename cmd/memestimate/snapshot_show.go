@@ -115,7 +115,7 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 	if !h.Recorded {
 		at = -1
 	}
-	live, err := s.LiveAt(device, at)
+	live, _, err := s.At(device, at)
 	if err == nil {
 		j.Places = append([]snapshot.Group{}, snapshot.GroupBy(live, s.SiteOf)...)
 		j.OOMs, j.MoreOOMs, err = oomsOf(s, h)

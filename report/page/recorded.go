@@ -16,7 +16,7 @@ func Recorded(s *snapshot.Snapshot, device int) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	begin, err := s.StateAt(device, -1)
+	_, begin, err := s.At(device, -1)
 	if err != nil {
 		return nil, err
 	}

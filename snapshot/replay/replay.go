@@ -99,7 +99,7 @@ type held struct {
 }
 
 func run(s *snapshot.Snapshot, device int, t *Trial, opts caching.Options) (*Result, error) {
-	begin, err := s.StateAt(device, -1)
+	_, begin, err := s.At(device, -1)
 	if err != nil {
 		return nil, err
 	}
