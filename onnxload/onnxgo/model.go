@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxtest"
 	onnx "github.com/owulveryck/onnx-go"
 	"gonum.org/v1/gonum/graph"
 	"gorgonia.org/tensor"
@@ -35,49 +35,45 @@ func (b *Backend) Model(m *onnx.Model, opts Options) (*onnxload.Model, error) {
 		return nil, errors.New("onnxgo: Options.Opset is not set, and onnx-go does not tell which operator " +
 			"set the model imports")
 	}
-	g, err := b.encode(m, opts)
+	g, err := b.graph(m, opts)
 	if err != nil {
 		return nil, fmt.Errorf("onnxgo: %w", err)
 	}
-	file := bytesField(nil, 2, "onnx-go")
-	file = bytesField(varint(file, 1, 8), 7, g)
-	file = bytesField(file, 8, varint(nil, 2, uint64(opts.Opset)))
+	file := onnxtest.Model{IR: 8, Opset: int64(opts.Opset), Producer: "onnx-go", Graph: g}.Bytes()
 	return onnxload.Read(bytes.NewReader(file), int64(len(file)), onnxload.Options{Path: opts.Path})
 }
 
-// encode writes the recorded graph as a GraphProto.
-func (b *Backend) encode(m *onnx.Model, opts Options) ([]byte, error) {
+// graph returns the recorded graph as a file has it.
+func (b *Backend) graph(m *onnx.Model, opts Options) (onnxtest.Graph, error) {
 	done := map[int64]bool{} // what an operation produces, and inputs that onnx-go invents
 	for _, op := range b.ops {
 		for _, n := range op.out {
 			done[n.ID()] = true
 		}
 	}
-	var g []byte
+	g := onnxtest.Graph{Name: "onnx-go"}
 	for _, op := range b.ops {
 		in := op.in
 		if len(in) == 1 && !done[in[0].ID()] && b.invented(m, in[0]) {
 			done[in[0].ID()] = true
 			in = nil
 		}
-		var n []byte
+		n := onnxtest.Node{Op: op.name}
 		for _, x := range in {
-			n = bytesField(n, 1, nameOf(x))
+			n.In = append(n.In, nameOf(x))
 		}
 		for _, x := range op.out {
-			n = bytesField(n, 2, nameOf(x))
+			n.Out = append(n.Out, nameOf(x))
 		}
-		n = bytesField(n, 4, op.name)
 		for _, name := range slices.Sorted(maps.Keys(op.attrs)) {
-			a, err := encodeAttr(name, op.attrs[name])
+			v, err := attribute(op.attrs[name])
 			if err != nil {
-				return nil, fmt.Errorf("operation %q: attribute %q: %w", op.name, name, err)
+				return g, fmt.Errorf("operation %q: attribute %q: %w", op.name, name, err)
 			}
-			n = bytesField(n, 5, a)
+			n.Attrs = append(n.Attrs, onnxtest.Attr{Name: name, Value: v})
 		}
-		g = bytesField(g, 1, n)
+		g.Nodes = append(g.Nodes, n)
 	}
-	g = bytesField(g, 2, "onnx-go")
 	named := map[string]bool{"": true} // onnx-go adds a value_info that is an output as well twice
 	for _, n := range b.nodes {
 		name := nameOf(n)
@@ -90,21 +86,21 @@ func (b *Backend) encode(m *onnx.Model, opts Options) ([]byte, error) {
 			if elem, ok := dtypes[dtypeOf(x)]; ok && t.Kind == onnxload.NoType {
 				t = onnxload.Type{Kind: onnxload.TensorType, Elem: elem} // its shape lacks the symbolic dimensions
 			}
-			g = bytesField(g, 11, encodeValue(name, t))
+			g.In = append(g.In, onnxtest.Value{Name: name, Type: typeOf(t)})
 			continue
 		}
-		w, err := encodeTensor(name, x)
+		w, err := tensorOf(name, x)
 		if x == nil {
-			w, err = encodeType(name, t)
+			w, err = bare(name, t)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("weight %q: %w", name, err)
+			return g, fmt.Errorf("weight %q: %w", name, err)
 		}
-		g = bytesField(g, 5, w)
+		g.Inits = append(g.Inits, w)
 	}
 	for _, id := range m.Output {
 		if n := b.byID[id]; n != nil {
-			g = bytesField(g, 12, encodeValue(nameOf(n), onnxload.Type{}))
+			g.Out = append(g.Out, onnxtest.Value{Name: nameOf(n)})
 		}
 	}
 	return g, nil
@@ -147,118 +143,65 @@ var dtypes = map[tensor.Dtype]onnxload.DType{
 // keepElements is how many elements a tensor may have for its data to be recorded: what decides shapes has fewer.
 const keepElements = 4096
 
-// encodeTensor writes a tensor of gorgonia as a TensorProto, with its elements if they are few.
-func encodeTensor(name string, x tensor.Tensor) ([]byte, error) {
+// tensorOf returns a tensor of gorgonia, with its elements if they are few.
+func tensorOf(name string, x tensor.Tensor) (t onnxtest.Tensor, err error) {
 	elem, ok := dtypes[dtypeOf(x)]
 	if !ok {
-		return nil, fmt.Errorf("type %v, which ONNX does not know", dtypeOf(x))
+		return t, fmt.Errorf("type %v, which ONNX does not know", dtypeOf(x))
 	}
-	var b []byte
+	t = onnxtest.Tensor{Name: name, DType: elem}
 	for _, d := range x.Shape() {
-		b = varint(b, 1, uint64(d))
+		t.Dims = append(t.Dims, int64(d))
 	}
-	b = bytesField(varint(b, 2, uint64(elem)), 8, name)
 	if x.Shape().TotalSize() <= keepElements && elem != onnxload.String {
-		raw, err := binary.Append(nil, binary.LittleEndian, x.Data())
-		if err != nil {
-			return nil, err
-		}
-		b = bytesField(b, 9, raw)
+		t.Raw, err = binary.Append(nil, binary.LittleEndian, x.Data())
 	}
-	return b, nil
+	return t, err
 }
 
-// encodeType writes a weight of which the type alone is known as a TensorProto.
-func encodeType(name string, t onnxload.Type) ([]byte, error) {
+// bare returns a weight of which the type alone is known.
+func bare(name string, t onnxload.Type) (onnxtest.Tensor, error) {
+	w := onnxtest.Bare(name, t.Elem)
 	if t.Kind != onnxload.TensorType || !t.HasRank {
-		return nil, errors.New("its shape is not known: have onnx-go decode tensors, or set its type in Options.Types")
+		return w, errors.New("its shape is not known: have onnx-go decode tensors, or set its type in Options.Types")
 	}
-	var b []byte
 	for i, d := range t.Dims {
 		if !d.Known {
-			return nil, fmt.Errorf("dimension %d in Options.Types is not a number", i)
+			return w, fmt.Errorf("dimension %d in Options.Types is not a number", i)
 		}
-		b = varint(b, 1, uint64(d.Size))
+		w.Dims = append(w.Dims, d.Size)
 	}
-	return bytesField(varint(b, 2, uint64(t.Elem)), 8, name), nil
+	return w, nil
 }
 
-// encodeValue writes a ValueInfoProto; of a tensor's type what is known.
-func encodeValue(name string, t onnxload.Type) []byte {
-	b := bytesField(nil, 1, name)
+// typeOf returns what is known of a tensor's type; of others nothing is said.
+func typeOf(t onnxload.Type) onnxtest.Type {
 	if t.Kind != onnxload.TensorType {
-		return b
+		return onnxtest.Type{}
 	}
-	of := varint(nil, 1, uint64(t.Elem))
-	if t.HasRank {
-		var shape []byte
-		for _, d := range t.Dims {
-			var dim []byte
-			if d.Known {
-				dim = varint(nil, 1, uint64(d.Size))
-			} else if d.Param != "" {
-				dim = bytesField(nil, 2, d.Param)
-			}
-			shape = bytesField(shape, 1, dim)
+	of := onnxtest.Type{Kind: t.Kind, Elem: t.Elem, NoRank: !t.HasRank}
+	for _, d := range t.Dims {
+		switch {
+		case d.Known:
+			of.Dims = append(of.Dims, d.Size)
+		case d.Param != "":
+			of.Dims = append(of.Dims, d.Param)
+		default:
+			of.Dims = append(of.Dims, nil)
 		}
-		of = bytesField(of, 2, shape)
 	}
-	return bytesField(b, 2, bytesField(nil, 1, of))
+	return of
 }
 
-// encodeAttr writes an AttributeProto.
-func encodeAttr(name string, value any) ([]byte, error) {
-	a, t := bytesField(nil, 1, name), onnxload.AttrUndefined
+// attribute returns the value of an attribute.
+func attribute(value any) (any, error) {
 	switch v := value.(type) {
 	case struct{}: // an attribute of a file that declares no types: onnx-go drops the value
 		return nil, errors.New("has no type, and onnx-go did not keep its value")
-	case float32:
-		a, t = float32Field(a, 2, v), onnxload.AttrFloat
-	case int64:
-		a, t = varint(a, 3, uint64(v)), onnxload.AttrInt
-	case string:
-		a, t = bytesField(a, 4, v), onnxload.AttrString
-	case []float32:
-		for _, x := range v {
-			a = float32Field(a, 7, x)
-		}
-		t = onnxload.AttrFloats
-	case []int64:
-		for _, x := range v {
-			a = varint(a, 8, uint64(x))
-		}
-		t = onnxload.AttrInts
-	case []string:
-		for _, x := range v {
-			a = bytesField(a, 9, x)
-		}
-		t = onnxload.AttrStrings
+	case float32, int64, string, []float32, []int64, []string:
+		return v, nil
 	case tensor.Tensor:
-		x, err := encodeTensor("", v)
-		if err != nil {
-			return nil, err
-		}
-		a, t = bytesField(a, 5, x), onnxload.AttrTensor
-	default:
-		return nil, fmt.Errorf("is a %T", v)
+		return tensorOf("", v)
 	}
-	return varint(a, 20, uint64(t)), nil
-}
-
-// Writers of protobuf fields; the numbers are those of onnx.proto.
-
-func tag(b []byte, field, wire int) []byte {
-	return binary.AppendUvarint(b, uint64(field)<<3|uint64(wire))
-}
-
-func varint(b []byte, field int, v uint64) []byte {
-	return binary.AppendUvarint(tag(b, field, 0), v)
-}
-
-func bytesField[T string | []byte](b []byte, field int, v T) []byte {
-	return append(binary.AppendUvarint(tag(b, field, 2), uint64(len(v))), v...)
-}
-
-func float32Field(b []byte, field int, v float32) []byte {
-	return binary.LittleEndian.AppendUint32(tag(b, field, 5), math.Float32bits(v))
+	return nil, fmt.Errorf("is a %T", value)
 }

@@ -1,4 +1,4 @@
-// Package onnxtest writes ONNX files for tests.
+// Package onnxtest writes ONNX files: those of tests, and models that package onnxgo was given in another form.
 //
 // A fixture is a literal:
 //
