@@ -141,27 +141,20 @@ func (g *Grid) without(k int) *Grid {
 	return out
 }
 
-// shown returns the grid with its names escaped, and cut to the limits of their columns.
+// shown returns the grid with its names escaped, and cut to the limits of their columns. Rows without any are shared.
 func (g *Grid) shown(limits []int) *Grid {
-	out := &Grid{Columns: slices.Clone(g.Columns), Rows: g.Rows, Footer: g.Footer}
-	ownRows := false
+	out := &Grid{Columns: slices.Clone(g.Columns), Rows: slices.Clone(g.Rows), Footer: g.Footer}
 	for k, cells := range g.Rows {
-		own := false
 		for i, s := range cells {
-			if g.Columns[i].File && s != "" {
-				if name := Show(s, limits[i]); name != s {
-					if !own {
-						cells, own = slices.Clone(cells), true
-					}
-					cells[i] = name
-				}
+			if !g.Columns[i].File || s == "" {
+				continue
 			}
-		}
-		if own && !ownRows {
-			out.Rows, ownRows = slices.Clone(g.Rows), true
-		}
-		if own {
-			out.Rows[k] = cells
+			if name := Show(s, limits[i]); name != s {
+				if &out.Rows[k][0] == &cells[0] {
+					out.Rows[k] = slices.Clone(cells)
+				}
+				out.Rows[k][i] = name
+			}
 		}
 	}
 	return out
@@ -192,7 +185,6 @@ func (g *Grid) breakTexts(width int) {
 		}
 		narrowed[at]--
 	}
-	g.Rows = slices.Clone(g.Rows) // which may be those of the grid that this was made of
 	for i := range g.Columns {
 		if narrowed[i] == widths[i] {
 			continue

@@ -97,12 +97,9 @@ func nearest(typed string, names []string) string {
 			best, distance = n, d
 		}
 	}
-	if best == "" {
-		if i := slices.IndexFunc(names, func(n string) bool {
-			return len(typed) > 2 &&
-				strings.HasPrefix(n, typed)
-		}); i >= 0 {
-			best = names[i]
+	for _, n := range names {
+		if best == "" && len(typed) > 2 && strings.HasPrefix(n, typed) {
+			best = n
 		}
 	}
 	return best

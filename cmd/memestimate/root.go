@@ -91,18 +91,15 @@ func prepare(e *env, cmd *cobra.Command) {
 	cmd.SetIn(e.stdin)
 	cmd.SetOut(&e.help)
 	cmd.SetErr(e.stderr)
-	cmd.SetFlagErrorFunc(flagError)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagFailure(cmd, exitUsage, "", err) })
 	cmd.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(spelling.Key(name))
 	})
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(e, cmd) })
 }
 
-// flagError turns what pflag says about a flag into a usage error with the flag or the value that was
-// meant, or else the command that would help.
-func flagError(cmd *cobra.Command, err error) error { return flagFailure(cmd, exitUsage, "", err) }
-
-// flagFailure is flagError with an exit code and what the message begins with.
+// flagFailure turns what pflag says about a flag into an error with this exit code, and the flag or the value that was
+// meant, or else the command that would help. before is what the message begins with.
 func flagFailure(cmd *cobra.Command, code int, before string, err error) error {
 	x := fail(code, "%s%w", before, plainly(err))
 	if meant := meantFlag(cmd, err); meant != "" {
@@ -191,21 +188,18 @@ func (h *helpWriter) Write(p []byte) (int, error) {
 // exactly accepts one argument for each of the names, and says which is missing
 // or too many.
 func exactly(names ...string) cobra.PositionalArgs {
+	wanted := "none"
+	if len(names) > 0 {
+		wanted = "only " + strings.Join(names, " and ")
+	}
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
 			return usagef("%s: no %s given", cmd.Name(), names[len(args)]).withHint("usage: %s", cmd.UseLine())
 		case len(args) > len(names):
-			return usagef("%s: unexpected argument %q, wanted %s", cmd.Name(), args[len(names)],
-				wanted(names)).withHint("usage: %s", cmd.UseLine())
+			return usagef("%s: unexpected argument %q, wanted %s", cmd.Name(), args[len(names)], wanted).
+				withHint("usage: %s", cmd.UseLine())
 		}
 		return nil
 	}
-}
-
-func wanted(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return fmt.Sprintf("only %s", strings.Join(names, " and "))
 }

@@ -24,9 +24,9 @@ func snapshotCommand(e *env) *cobra.Command {
 				return usagef("snapshot: no command given").withHint("memestimate snapshot --help lists them; memestimate " +
 					"snapshot show FILE is the first to try")
 			}
-			hint := didYouMean("memestimate snapshot " + nearestCommand(cmd, args[0]))
-			if nearestCommand(cmd, args[0]) == "" {
-				hint = "memestimate snapshot show " + quoteArg(args[0]) + " tells what the file holds"
+			hint := "memestimate snapshot show " + quoteArg(args[0]) + " tells what the file holds"
+			if near := nearestCommand(cmd, args[0]); near != "" {
+				hint = didYouMean("memestimate snapshot " + near)
 			}
 			return usagef("snapshot: unknown command %q", args[0]).withHint("%s", hint)
 		},
@@ -88,16 +88,6 @@ type deviceFlag struct{ n int }
 
 func (d *deviceFlag) flag(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&d.n, "device", -1, "number of the GPU in the file (the first that has anything)")
-}
-
-// open reads a snapshot for an output, as openSnapshot does, and returns the device to look at in it.
-func (d *deviceFlag) open(e *env, o *output, arg string) (*snapshot.Snapshot, int, error) {
-	s, err := openSnapshot(e, o, arg)
-	if err != nil {
-		return nil, 0, err
-	}
-	device, err := d.of(s, arg)
-	return s, device, err
 }
 
 // of returns the device to look at in a file, which arg names.

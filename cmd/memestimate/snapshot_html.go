@@ -37,7 +37,11 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 			var names []string
 			for _, a := range args {
 				in := snapshotSource(e, a)
-				s, device, err := d.open(e, &o, a)
+				s, err := openSnapshot(e, &o, a)
+				if err != nil {
+					return err
+				}
+				device, err := d.of(s, a)
 				if err != nil {
 					return err
 				}
