@@ -197,7 +197,9 @@ func (o *opened) own(s *settings) *settings {
 		return s
 	}
 	own := *s
-	own.typed, own.dims, own.inputs = s, maps.Clone(s.dims), maps.Clone(s.inputs)
+	own.typed, own.dims, own.inputs = s, map[string]int64{}, map[string][]int64{}
+	maps.Copy(own.dims, s.dims)
+	maps.Copy(own.inputs, s.inputs)
 	maps.DeleteFunc(own.dims, func(name string, _ int64) bool { return others(name) })
 	maps.DeleteFunc(own.inputs, func(name string, _ []int64) bool { return others(name) })
 	o.renamed(&own)
@@ -231,21 +233,13 @@ func (o *opened) renamed(own *settings) {
 		if len(mine.Dims) != len(old.Dims) {
 			continue
 		}
-		if dims, ok := own.typed.inputs[was.Name]; ok && was.Name != name {
-			if own.inputs == nil {
-				own.inputs = map[string][]int64{}
-			}
-			if _, given := own.inputs[name]; !given {
-				own.inputs[name] = dims
-			}
+		if dims, ok := own.typed.inputs[was.Name]; ok && own.inputs[name] == nil {
+			own.inputs[name] = dims
 		}
 		for k, d := range mine.Dims {
 			n, ok := own.typed.dims[old.Dims[k].Param]
 			if !ok || d.Param == "" || o.other.has(d.Param) {
 				continue
-			}
-			if own.dims == nil {
-				own.dims = map[string]int64{}
 			}
 			if before, given := own.dims[d.Param]; given && before != n {
 				torn[d.Param] = true

@@ -19,6 +19,8 @@ type Change struct {
 	After   string   `json:"after"`  // "" where it no longer is
 	Models  []string `json:"models"` // the names of now
 	Loosens bool     `json:"loosens"`
+
+	by float64 // how much it loosens
 }
 
 // Asked returns what a file asks of each of some names: those of files that its paths match, and of built-in models.
@@ -71,24 +73,16 @@ func Changes(before, now map[string][]*Model, was func(string) string) []Change 
 			}
 		}
 	}
-	type ranked struct {
-		Change
-		by float64
-	}
-	var all []ranked
+	var all []Change
 	for c, names := range models {
 		by := looser(c.what, c.before, c.after)
-		all = append(all, ranked{Change{c.what, c.before.text, c.after.text, names, by > 0}, by})
+		all = append(all, Change{c.what, c.before.text, c.after.text, names, by > 0, by})
 	}
-	slices.SortFunc(all, func(a, b ranked) int {
+	slices.SortFunc(all, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(b.by, a.by), cmp.Compare(rank(a.What), rank(b.What)), cmp.Compare(a.What, b.What),
 			slices.Compare(a.Models, b.Models), cmp.Compare(a.Before, b.Before))
 	})
-	var out []Change
-	for _, r := range all {
-		out = append(out, r.Change)
-	}
-	return out
+	return all
 }
 
 // rank puts limits before what else changes.

@@ -120,12 +120,10 @@ func modules(r *estimate.Report) map[string]Module {
 func capacity(r *estimate.Report) Capacity {
 	for _, f := range r.Fits {
 		switch {
-		case f.Limit == estimate.Capacity && f.Bytes > r.Context:
-			return Capacity{Bytes: f.Bytes - r.Context, Name: f.Name + " without the CUDA context"}
 		case f.Limit == estimate.MemoryLimit:
 			return Capacity{Bytes: f.Bytes, Name: "the limit"}
-		case f.Limit == estimate.Budget && f.Bytes > r.Context:
-			return Capacity{Bytes: f.Bytes - r.Context, Name: "the budget without the CUDA context"}
+		case f.Bytes > r.Context:
+			return Capacity{Bytes: f.Bytes - r.Context, Name: cmp.Or(f.Name, "the budget") + " without the CUDA context"}
 		}
 	}
 	return Capacity{}
