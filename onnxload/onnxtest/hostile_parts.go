@@ -3,6 +3,7 @@ package onnxtest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Relu is the smallest honest graph: x -> Relu -> y.
@@ -50,33 +51,29 @@ func deepTypes(n int) []byte {
 			tag = 0x22
 		}
 		head := binary.AppendUvarint([]byte{tag}, size)
-		for i := len(head) - 1; i >= 0; i-- {
-			rev = append(rev, head[i])
-		}
+		slices.Reverse(head)
+		rev = append(rev, head...)
 		size = uint64(len(rev))
 	}
-	for i, j := 0, len(rev)-1; i < j; i, j = i+1, j-1 {
-		rev[i], rev[j] = rev[j], rev[i]
-	}
+	slices.Reverse(rev)
 	return Bytes(Varint(nil, 1, 10), 7, Bytes(nil, 11, Bytes(Str(nil, 1, "x"), 2, rev)))
 }
 
 // Fib returns functions of domain "l", f0 to fn, of which each calls the one before twice.
 func Fib(n int) []Function {
-	fs := []Function{{Domain: "l", Name: "f0", In: []string{"a"}, Out: []string{"b"}, Nodes: []Node{Op("Neg", "a", "b")}}}
-	for i := 1; i <= n; i++ {
-		prev := fmt.Sprint("f", i-1)
-		fs = append(fs, Function{Domain: "l", Name: fmt.Sprint("f", i), In: []string{"a"}, Out: []string{"b"},
-			Nodes: []Node{Op(prev, "a", "m").Of("l"), Op(prev, "m", "b").Of("l")}})
-	}
-	return fs
+	return functions(n, func(prev string) []Node { return []Node{Op(prev, "a", "m").Of("l"), Op(prev, "m", "b").Of("l")} })
 }
 
 func chainOfCalls(n int) []Function {
+	return functions(n, func(prev string) []Node { return []Node{Op(prev, "a", "b").Of("l")} })
+}
+
+// functions returns f0 to fn, whose bodies follow from the name of the one before.
+func functions(n int, body func(prev string) []Node) []Function {
 	fs := []Function{{Domain: "l", Name: "f0", In: []string{"a"}, Out: []string{"b"}, Nodes: []Node{Op("Neg", "a", "b")}}}
-	for i := 1; i <= n; i++ {
-		fs = append(fs, Function{Domain: "l", Name: fmt.Sprint("f", i), In: []string{"a"}, Out: []string{"b"},
-			Nodes: []Node{Op(fmt.Sprint("f", i-1), "a", "b").Of("l")}})
+	for i := range n {
+		fs = append(fs, Function{Domain: "l", Name: fmt.Sprint("f", i+1), In: []string{"a"}, Out: []string{"b"},
+			Nodes: body(fmt.Sprint("f", i))})
 	}
 	return fs
 }

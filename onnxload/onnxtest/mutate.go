@@ -1,12 +1,15 @@
 package onnxtest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Mutate returns a model with one to four of its fields changed: numbers become odd ones, names others of the file or
@@ -72,37 +75,24 @@ type field struct {
 func parseMessage(kind string, b []byte) *message {
 	m := &message{kind: kind}
 	for len(b) > 0 {
-		tag, n := binary.Uvarint(b)
-		if n <= 0 {
+		number, wire, n := protowire.ConsumeTag(b)
+		if n < 0 {
 			return m
 		}
-		b = b[n:]
-		f := &field{number: int(tag >> 3), wire: int(tag & 7)}
-		size := 0
-		switch f.wire {
-		case 0:
-			if f.varint, size = binary.Uvarint(b); size <= 0 {
-				return m
+		size := protowire.ConsumeFieldValue(number, wire, b[n:])
+		if size < 0 {
+			return m
+		}
+		f := &field{number: int(number), wire: int(wire), data: b[n : n+size]}
+		b = b[n+size:]
+		switch wire {
+		case protowire.VarintType:
+			f.varint, _ = protowire.ConsumeVarint(f.data)
+		case protowire.BytesType:
+			f.data, _ = protowire.ConsumeBytes(f.data)
+			if sub, ok := messages[kind][f.number]; ok {
+				f.message = parseMessage(sub, f.data)
 			}
-		case 1:
-			size = 8
-		case 5:
-			size = 4
-		case 2:
-			length, n := binary.Uvarint(b)
-			if n <= 0 || length > uint64(len(b)-n) {
-				return m
-			}
-			b, size = b[n:], int(length)
-		default:
-			return m
-		}
-		if size > len(b) {
-			return m
-		}
-		f.data, b = b[:size], b[size:]
-		if sub, ok := messages[kind][f.number]; ok && f.wire == 2 {
-			f.message = parseMessage(sub, f.data)
 		}
 		m.fields = append(m.fields, f)
 	}
@@ -112,18 +102,16 @@ func parseMessage(kind string, b []byte) *message {
 func (m *message) bytes() []byte {
 	var out []byte
 	for _, f := range m.fields {
-		out = binary.AppendUvarint(out, uint64(f.number)<<3|uint64(f.wire))
-		data := f.data
 		switch {
 		case f.wire == 0:
-			data = binary.AppendUvarint(nil, f.varint)
+			out = Varint(out, f.number, f.varint)
 		case f.message != nil:
-			data = f.message.bytes()
+			out = Bytes(out, f.number, f.message.bytes())
+		case f.wire == 2:
+			out = Bytes(out, f.number, f.data)
+		default:
+			out = append(Tag(out, f.number, f.wire), f.data...)
 		}
-		if f.wire == 2 {
-			out = binary.AppendUvarint(out, uint64(len(data)))
-		}
-		out = append(out, data...)
 	}
 	return out
 }
@@ -131,10 +119,7 @@ func (m *message) bytes() []byte {
 func (f *field) clone() *field {
 	c := *f
 	if f.message != nil {
-		c.message = &message{kind: f.message.kind}
-		for _, g := range f.message.fields {
-			c.message.fields = append(c.message.fields, g.clone())
-		}
+		c.message = parseMessage(f.message.kind, f.message.bytes())
 	}
 	return &c
 }
@@ -217,10 +202,7 @@ func (m *message) mutate(rng *rand.Rand) {
 // sortedKinds are the kinds in an order that does not depend on the map's.
 func sortedKinds(found map[kindOfField][]place) []kindOfField {
 	return slices.SortedFunc(maps.Keys(found), func(a, b kindOfField) int {
-		if c := strings.Compare(a.kind, b.kind); c != 0 {
-			return c
-		}
-		return a.number - b.number
+		return cmp.Or(strings.Compare(a.kind, b.kind), a.number-b.number)
 	})
 }
 
