@@ -86,7 +86,7 @@ func (r *run) backwardOf(root *node) {
 // countDeps counts, for every node reachable from root, the edges that lead to it.
 func (r *run) countDeps(root *node, pass int32) {
 	root.mark, root.deps = pass, 0
-	work := append(r.work[:0], root)
+	work := []*node{root}
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -104,7 +104,6 @@ func (r *run) countDeps(root *node, pass int32) {
 			fn.deps++
 		}
 	}
-	r.work = work
 }
 
 // evaluate runs one node: its gradients and saved tensors are alive while it does,
@@ -124,7 +123,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	if n.packed != nil {
 		r.unpack(n)
 	}
-	grads := append(r.grads[:0], n.grad)
+	grads := []*tensor{n.grad}
 	n.grad = nil
 	if n.more != nil {
 		for i := range *n.more {
@@ -133,7 +132,6 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 			o.grad = nil
 		}
 	}
-	r.grads = grads
 	var outs []*tensor
 	if n.backward != nil && slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
 		outs = n.backward(r, n, grads)

@@ -196,7 +196,7 @@ func (r *run) dropNode(n *node) {
 	if n.refs > 0 {
 		return
 	}
-	work := append(r.work[:0], n)
+	work := []*node{n}
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -214,7 +214,6 @@ func (r *run) dropNode(n *node) {
 		}
 		n.letGo()
 	}
-	r.work = work
 }
 
 // letGo has a node that is done forget those behind it: what is left of a graph would keep all of it in memory.

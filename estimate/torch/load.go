@@ -46,9 +46,9 @@ func (r *run) put(id program.ValueID, c timeline.Category) *tensor {
 	if dtype.IsFloat() && !v.Full {
 		dtype = r.opts.Precision.params()
 	}
-	l := r.layouts.rowMajor(v.Shape)
+	l := inRows(v.Shape)
 	if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
-		l = r.layouts.at(v.Shape, kernels.ChannelsLast(v.Shape))
+		l = newLayout(v.Shape, kernels.ChannelsLast(v.Shape))
 	}
 	apart := r.opts.Shards.Meta || r.opts.Shards.Offload
 	t := r.laidOn(c == timeline.Parameter && apart && r.opts.Train, dtype, l)

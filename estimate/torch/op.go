@@ -34,7 +34,7 @@ var opRows = sync.OnceValue(func() map[string]*op {
 // call runs one call of the program on values, which it reads and sets. It returns the results that
 // nothing reads, for the caller to release.
 func (r *run) call(c *program.Call, values []*tensor) (unread []*tensor, err error) {
-	in := r.args[:0]
+	in := make([]*tensor, 0, len(c.In))
 	for i, v := range c.In {
 		if v == program.NoValue {
 			in = append(in, nil)
@@ -44,7 +44,6 @@ func (r *run) call(c *program.Call, values []*tensor) (unread []*tensor, err err
 			return nil, fmt.Errorf("argument %d (%q) is read before a call makes it", i, r.prog.Values[v].Name)
 		}
 	}
-	r.args = in
 	outs, err := r.apply(c, in)
 	if err != nil {
 		return nil, err

@@ -1,8 +1,6 @@
 package torch
 
 import (
-	"slices"
-
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
@@ -23,7 +21,8 @@ type run struct {
 	inBackward bool // the autograd thread is running
 
 	libraries
-	reused
+	likes   [2]tensor // see looks
+	nowhere storage   // theirs
 
 	values     []*tensor // of the program's values; activations are here while a forward pass runs
 	index      int32     // of the call that runs
@@ -49,8 +48,6 @@ type run struct {
 
 	lives program.Liveness // the same for every pass
 
-	reduced [64]reduction // the last ones: see reduceScratch
-
 	criterion string      // the loss of the first output, once it is known
 	heads     heads       // the outputs that the loss takes
 	made      tensorsMade // see Options.Tensors
@@ -70,23 +67,4 @@ type libraries struct {
 	planKey []byte // room for a key of it
 	// of convolutions: see search
 	searched map[searched]bool
-}
-
-// reused is room that a run has for all calls and nodes to use again.
-type reused struct {
-	args    []*tensor  // for the arguments of a call
-	grads   []*tensor  // for the gradients that a node gets
-	results []*tensor  // for those that it makes
-	work    []*node    // for walks of the graph
-	layouts layouts    // of tensors; they stay good
-	likes   [2]tensor  // see looks
-	nowhere storage    // theirs
-	only    [1]*tensor // see alone
-}
-
-// outs returns room for the gradients of n inputs, none yet; it is good until the node is done.
-func (r *run) outs(n int) []*tensor {
-	r.results = slices.Grow(r.results[:0], n)[:n]
-	clear(r.results)
-	return r.results
 }

@@ -31,7 +31,7 @@ func (r *run) enterGroup(i int, values []*tensor) {
 	if len(ins) > 0 {
 		r.record("RegisterPostBackwardFunction", outs, ins, nil, func(r *run, n *node, grads []*tensor) []*tensor {
 			r.afterBackward(g)
-			passed := r.outs(len(grads))
+			passed := make([]*tensor, len(grads))
 			for i, t := range grads {
 				if t != nil {
 					passed[i] = t.retain()

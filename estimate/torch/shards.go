@@ -156,7 +156,7 @@ func (r *run) cut(old *tensor) *shardParam {
 	p.whole = &tensor{layout: old.layout, st: whole, dtype: dtype, refs: 1, requiresGrad: old.requiresGrad}
 	if old.leaf != nil {
 		p.whole.leaf = &leaf{param: p.whole}
-		part := &tensor{layout: r.layouts.rowMajor([]int64{mine, rest}), st: st, dtype: old.dtype, refs: 1, requiresGrad: true}
+		part := &tensor{layout: inRows([]int64{mine, rest}), st: st, dtype: old.dtype, refs: 1, requiresGrad: true}
 		p.leaf = &leaf{param: part}
 		part.leaf = p.leaf
 	}

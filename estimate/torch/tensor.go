@@ -112,12 +112,12 @@ func (r *run) category() timeline.Category {
 
 // empty returns a new row-major tensor with one reference.
 func (r *run) empty(dtype program.DType, shape ...int64) *tensor {
-	return r.laid(dtype, r.layouts.rowMajor(shape))
+	return r.laid(dtype, inRows(shape))
 }
 
 // strided returns a new dense tensor of these strides.
 func (r *run) strided(dtype program.DType, shape, stride []int64) *tensor {
-	return r.laid(dtype, r.layouts.at(shape, stride))
+	return r.laid(dtype, newLayout(shape, stride))
 }
 
 // laid returns a new dense tensor of this layout.
@@ -169,7 +169,7 @@ func likeStrides(t *tensor) []int64 {
 
 // alias returns another tensor of t's storage with one reference.
 func (r *run) alias(t *tensor, shape, stride []int64) *tensor {
-	return r.look(t, r.layouts.at(shape, stride))
+	return r.look(t, newLayout(shape, stride))
 }
 
 // look is alias with a layout.
@@ -206,12 +206,6 @@ func (r *run) release(t *tensor) {
 		r.dropNode(t.fn)
 		t.fn = nil
 	}
-}
-
-// alone returns a list of one tensor, which is good until the next.
-func (r *run) alone(t *tensor) []*tensor {
-	r.only[0] = t
-	return r.only[:]
 }
 
 // An operand is what a rule for backward holds of a tensor.

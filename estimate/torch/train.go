@@ -182,7 +182,7 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 	r.passes++
 	loss.fn.mark = r.passes
 	nodes := make([]*node, 0, r.seq) // those that save something
-	work := append(r.work[:0], loss.fn)
+	work := []*node{loss.fn}
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -196,7 +196,6 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 			}
 		}
 	}
-	r.work = work
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.seq, b.seq) })
 	for _, n := range nodes {
 		add := func(s *storage) {
