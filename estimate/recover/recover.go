@@ -77,8 +77,8 @@ type recovery struct {
 	err   error
 
 	runs
+	shapes [][]int64 // by ONNX value: its sizes, once they were asked for
 	emission
-	sizes
 	locations
 	found
 }
@@ -111,13 +111,6 @@ type emission struct {
 	said    map[string]bool          // operators that a note says are approximate
 }
 
-// sizes are those of values, each kept once.
-type sizes struct {
-	shapes []int32    // by ONNX value: one more than the index of its sizes, once they were asked for
-	kept   [][]int64  // shared, never written to
-	latest [256]int32 // by hash: one more than the index of the last that were kept
-}
-
 // locations are the modules that nodes are from.
 type locations struct {
 	places    []*located      // by node
@@ -148,7 +141,7 @@ func newRecovery(src Source) *recovery {
 			cloned: map[onnxload.ValueID]bool{}},
 		emission: emission{of: make([]program.ValueID, n), args: map[string]*program.Args{}, flips: map[program.ValueID]bool{},
 			unknown: map[int32]string{}, said: map[string]bool{}},
-		sizes:     sizes{shapes: make([]int32, n)},
+		shapes:    make([][]int64, n),
 		locations: locations{called: map[string]bool{}, lostLines: map[lostLine]int32{}},
 		found: found{own: map[onnxload.ValueID]map[string]program.ValueID{}, lists: map[onnxload.ValueID][]onnxload.ValueID{},
 			weights: map[onnxload.ValueID]bool{}, pooled: map[*onnxload.Node]onnxload.ValueID{}},
