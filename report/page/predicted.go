@@ -23,11 +23,11 @@ func Predicted(name string, t *timeline.Source, r *caching.Result, about func(bl
 			failure.Text += ", at " + show(t.Layers[e.Layer])
 		}
 	}
-	part, at := partOf(t, end, r)
+	part, eventOf, origin := partOf(t, end, r)
 	out := Run{Name: name, Timeline: part, Allocated: r.PeakAllocated.Allocated, Reserved: r.PeakReserved.Reserved,
 		Failure: failure}
 	if about != nil {
-		out.About = func(block int32) []string { return about(at.origin(block)) }
+		out.About = func(block int32) []string { return about(origin(block)) }
 	}
 	segments := r.Segments()
 	took := map[int64]int32{} // by address of what is handed out at the end: the event that took it last
@@ -53,7 +53,7 @@ func Predicted(name string, t *timeline.Source, r *caching.Result, about func(bl
 		default:
 			continue
 		}
-		event := at.event(min(int(e.Event), end))
+		event := eventOf(min(int(e.Event), end))
 		if failure != nil && int(e.Event) == end { // given back in vain: the figures of the failure are those after it
 			event = max(part.Len-1, 0)
 		}
@@ -91,37 +91,22 @@ func labelled(t *timeline.Source, segments []caching.Segment, took map[int64]int
 	return out
 }
 
-// places says where the events and blocks of a part of a timeline are in the whole. Nil lists leave all in its place.
-type places struct {
-	events  []int32 // by event of the whole, the first of the part that is not before it
-	blocks  []int32 // by block of the whole; -1 for none
-	origins []int32 // by block of the part
-}
-
-func (p *places) event(whole int) int {
-	if p.events == nil {
-		return whole
-	}
-	return int(p.events[whole])
-}
-
-func (p *places) origin(block int32) int32 {
-	if p.origins == nil {
-		return block
-	}
-	return p.origins[block]
-}
-
 // partOf keeps of a run the events before end, without the blocks that were not made. What belongs to the criterion
-// becomes that of a layer "loss".
-func partOf(t *timeline.Source, end int, r *caching.Result) (*timeline.Source, *places) {
+// becomes that of a layer "loss". event says which event of the part is the first that is not before one of the whole,
+// origin which block of the whole one of the part is.
+func partOf(t *timeline.Source, end int, r *caching.Result) (out *timeline.Source, event func(int) int,
+	origin func(int32) int32) {
 	loss := int32(len(t.Layers))
-	out := &timeline.Source{Layers: append(slices.Clip(t.Layers), "loss"), Len: end, Blocks: t.Blocks}
-	at := &places{}
+	out = &timeline.Source{Layers: append(slices.Clip(t.Layers), "loss"), Len: end, Blocks: t.Blocks}
+	event, origin = func(whole int) int { return whole }, func(block int32) int32 { return block }
+	var blocks []int32 // by block of the whole, that of the part, -1 for none; nil where all are made
 	switch {
 	case len(r.Dropped) > 0 || r.Unsearched > 0:
-		at.find(t, end, r)
-		out.Len, out.Blocks = int(at.events[end]), int32(len(at.origins))
+		var events, origins []int32
+		events, blocks, origins = made(t, end, r)
+		out.Len, out.Blocks = int(events[end]), int32(len(origins))
+		event = func(whole int) int { return int(events[whole]) }
+		origin = func(block int32) int32 { return origins[block] }
 	case end < t.Len:
 		out.Blocks = 0
 		for i, e := range t.Each {
@@ -142,8 +127,8 @@ func partOf(t *timeline.Source, end int, r *caching.Result) (*timeline.Source, *
 			if e.Layer == timeline.NoLayer && (e.Phase == timeline.Loss || e.Phase == timeline.Backward) {
 				e.Layer = loss
 			}
-			if at.blocks != nil && e.Kind.Moves() {
-				if e.Block = at.blocks[e.Block]; e.Block < 0 {
+			if blocks != nil && e.Kind.Moves() {
+				if e.Block = blocks[e.Block]; e.Block < 0 {
 					continue
 				}
 			}
@@ -153,34 +138,33 @@ func partOf(t *timeline.Source, end int, r *caching.Result) (*timeline.Source, *
 			n++
 		}
 	}
-	return out, at
+	return out, event, origin
 }
 
-// find finds the places where some blocks were not made.
-func (p *places) find(t *timeline.Source, end int, r *caching.Result) {
-	made := map[int]bool{} // events that got memory
+// made numbers what is left where some blocks were not made: by event of the whole, the first of the part that is not
+// before it, by block of the whole, that of the part or -1, and by block of the part, that of the whole.
+func made(t *timeline.Source, end int, r *caching.Result) (events, blocks, origins []int32) {
+	served := map[int]bool{} // events that got memory
 	for e := range r.Trace() {
 		if e.Action == caching.AllocBlock {
-			made[int(e.Event)] = true
+			served[int(e.Event)] = true
 		}
 	}
-	p.events, p.blocks = make([]int32, end+1), make([]int32, t.Blocks)
-	for i := range p.blocks {
-		p.blocks[i] = -1
-	}
+	events, blocks = make([]int32, end+1), slices.Repeat([]int32{-1}, int(t.Blocks))
 	n := int32(0)
 	for i, e := range t.Each {
 		if i == end {
 			break
 		}
-		p.events[i] = n
-		if e.Kind == timeline.Alloc && made[i] {
-			p.blocks[e.Block] = int32(len(p.origins))
-			p.origins = append(p.origins, e.Block)
+		events[i] = n
+		if e.Kind == timeline.Alloc && served[i] {
+			blocks[e.Block] = int32(len(origins))
+			origins = append(origins, e.Block)
 		}
-		if !e.Kind.Moves() || p.blocks[e.Block] >= 0 {
+		if !e.Kind.Moves() || blocks[e.Block] >= 0 {
 			n++
 		}
 	}
-	p.events[end] = n
+	events[end] = n
+	return events, blocks, origins
 }
