@@ -52,11 +52,15 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 				r.Name = in.name
 				names = append(names, in.name)
 				p.Runs = append(p.Runs, *r)
-				if err := oomOnPage(&p, s, device, a, r.Name, len(args) > 1); err != nil {
+				of := ""
+				if len(args) > 1 {
+					of = ", " + report.Show(r.Name, 60)
+				}
+				if err := oomOnPage(&p, s, device, a, of); err != nil {
 					return err
 				}
-				p.Facts = append(p.Facts, page.RecordedFacts(s, device, r, len(args) > 1)...)
-				p.Tables = append(p.Tables, page.SegmentTable(r, len(args) > 1))
+				p.Facts = append(p.Facts, page.RecordedFacts(s, device, r, of)...)
+				p.Tables = append(p.Tables, page.SegmentTable(r, of))
 			}
 			p.Title = strings.Join(names, " and ")
 			return o.write(e, func(w io.Writer) error { return page.Write(w, &p) })
@@ -67,8 +71,8 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// oomOnPage puts first why memory ran out.
-func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, name string, several bool) error {
+// oomOnPage puts first why memory ran out. of tells the file from another one.
+func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, of string) error {
 	h, err := history(s, arg, device)
 	if err != nil {
 		return err
@@ -76,10 +80,6 @@ func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, name string,
 	ooms, _, err := oomsOf(s, h)
 	if err != nil {
 		return fail(exitInput, "%s: %w", quoteArg(arg), err)
-	}
-	of := ""
-	if several {
-		of = ", " + report.Show(name, 60)
 	}
 	for i := range ooms {
 		o := &ooms[i]

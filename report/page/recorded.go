@@ -111,12 +111,9 @@ func segmentKind(g *snapshot.Segment) string {
 	return "large"
 }
 
-// RecordedFacts are the figures to know first of a snapshot; several says that the page has another one too.
-func RecordedFacts(s *snapshot.Snapshot, device int, r *Run, several bool) []Fact {
-	name := ""
-	if several {
-		name = ", " + report.Show(r.Name, 60)
-	}
+// RecordedFacts are the figures to know first of a snapshot. name follows what each is, where the page has another one
+// too.
+func RecordedFacts(s *snapshot.Snapshot, device int, r *Run, name string) []Fact {
 	f := s.Figures(device)
 	asked, _ := r.Timeline.Peak()
 	facts := []Fact{
@@ -134,11 +131,7 @@ func RecordedFacts(s *snapshot.Snapshot, device int, r *Run, several bool) []Fac
 }
 
 // SegmentTable is the picture of the segments in numbers.
-func SegmentTable(r *Run, several bool) Table {
-	title := "Segments"
-	if several {
-		title += ", " + report.Show(r.Name, 60)
-	}
+func SegmentTable(r *Run, name string) Table {
 	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Address"}, {Title: "Kind"},
 		{Title: "Size", Right: true}, {Title: "In use", Right: true}, {Title: "Free", Right: true},
 		{Title: "Largest free", Right: true}, {Title: "Blocks", Right: true}}}
@@ -156,5 +149,5 @@ func SegmentTable(r *Run, several bool) Table {
 		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), "0x" + strconv.FormatUint(uint64(s.Addr), 16), s.Kind,
 			bytesCell(s.Bytes), bytesCell(used), bytesCell(s.Bytes - used), bytesCell(largest), strconv.Itoa(len(s.Blocks))})
 	}
-	return Table{Title: title, Grid: g}
+	return Table{Title: "Segments" + name, Grid: g}
 }
