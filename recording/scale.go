@@ -225,6 +225,7 @@ type scaler struct {
 	batch int64
 	out   *Recording
 	metas map[[2]int32]int32 // the layouts that it made of two
+	err   error              // the first
 }
 
 func (s *scaler) run() (*Recording, error) {
@@ -242,12 +243,8 @@ func (s *scaler) run() (*Recording, error) {
 			ask.More = Unweighed
 		}
 	}
-	if err := s.scaleValues(); err != nil {
-		return nil, err
-	}
-	if err := s.scaleSearches(); err != nil {
-		return nil, err
-	}
+	s.scaleValues()
+	s.scaleSearches()
 	at := 0
 	for i := range a.Events {
 		e := a.Events[i]
@@ -258,35 +255,31 @@ func (s *scaler) run() (*Recording, error) {
 			other := &s.b.Events[s.events[at][1]]
 			at++
 			if e.Kind == Alloc || e.Kind == Resize {
-				var err error
-				if e.Bytes, err = s.bytes(&e, other); err != nil {
-					return nil, err
-				}
+				e.Bytes = s.bytes(&e, other)
 			}
 		}
 		s.out.Events = append(s.out.Events, e)
+	}
+	if s.err != nil {
+		return nil, s.err
 	}
 	return s.out, nil
 }
 
 // bytes returns what a storage takes: the product of the sizes of a tensor that fills it, where one does at both
 // batches.
-func (s *scaler) bytes(x, y *Event) (int64, error) {
+func (s *scaler) bytes(x, y *Event) int64 {
 	if d := s.dense[x.A]; d.elem > 0 {
 		p, q := &s.a.Metas[d.meta[0]], &s.b.Metas[d.meta[1]]
 		if product(p.Shape)*d.elem == x.Bytes && product(q.Shape)*d.elem == y.Bytes {
-			m, err := s.meta(d.meta)
-			if err != nil {
-				return 0, err
-			}
-			return product(s.out.Metas[m].Shape) * d.elem, nil
+			return product(s.out.Metas[s.meta(d.meta)].Shape) * d.elem
 		}
 	}
-	return s.line(x.Bytes, y.Bytes)
+	return s.must(x.Bytes, y.Bytes)
 }
 
 // scaleValues scales layouts and whole numbers among the values.
-func (s *scaler) scaleValues() error {
+func (s *scaler) scaleValues() {
 	for k, first := range s.values {
 		end := len(s.a.Values)
 		if k+1 < len(s.values) {
@@ -296,12 +289,8 @@ func (s *scaler) scaleValues() error {
 			v, w := s.a.Values[int(first[0])+i], s.b.Values[int(first[1])+i]
 			switch v.Kind() {
 			case Tensor:
-				meta, err := s.meta([2]int32{v.Meta(), w.Meta()})
-				if err != nil {
-					return err
-				}
 				storage, _ := v.Storage()
-				s.out.Values[int(first[0])+i] = tensorValue(storage, meta)
+				s.out.Values[int(first[0])+i] = tensorValue(storage, s.meta([2]int32{v.Meta(), w.Meta()}))
 			case Int:
 				if n, err := s.line(v.Int(), w.Int()); err == nil {
 					s.out.Values[int(first[0])+i] = intValue(n)
@@ -309,31 +298,27 @@ func (s *scaler) scaleValues() error {
 			}
 		}
 	}
-	return nil
 }
 
 // meta returns the layout that a pair of layouts makes.
-func (s *scaler) meta(pair [2]int32) (int32, error) {
+func (s *scaler) meta(pair [2]int32) int32 {
 	if m, ok := s.metas[pair]; ok {
-		return m, nil
+		return m
 	}
 	x, y := &s.a.Metas[pair[0]], &s.b.Metas[pair[1]]
 	m := Meta{DType: x.DType, Shape: make([]int64, len(x.Shape)), Stride: make([]int64, len(x.Shape))}
 	n := int64(1)
 	for i := range x.Shape {
-		var err error
-		if m.Shape[i], err = s.line(x.Shape[i], y.Shape[i]); err != nil {
-			return 0, err
-		}
+		m.Shape[i] = s.must(x.Shape[i], y.Shape[i])
 		if n *= max(m.Shape[i], 1); n > maxBytes {
-			return 0, fmt.Errorf("a tensor of sizes %v is larger than any computer's memory", m.Shape)
+			s.err = cmp.Or(s.err, fmt.Errorf("a tensor of sizes %v is larger than any computer's memory", m.Shape))
+			n = maxBytes
 		}
 	}
 	order := inOrder(x, y)
 	for i := range x.Shape {
-		var err error
-		if m.Stride[i], err = s.line(x.Stride[i], y.Stride[i]); err != nil && order == nil {
-			return 0, err
+		if order == nil {
+			m.Stride[i] = s.must(x.Stride[i], y.Stride[i])
 		}
 	}
 	next := int64(1)
@@ -347,7 +332,7 @@ func (s *scaler) meta(pair [2]int32) (int32, error) {
 	id := int32(len(s.out.Metas))
 	s.out.Metas = append(s.out.Metas, m)
 	s.metas[pair] = id
-	return id, nil
+	return id
 }
 
 // inOrder returns the order, the innermost first, in which both layouts' dimensions lie without gaps, nil where they

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -19,9 +20,9 @@ func (s Search) alike(other Search) bool {
 }
 
 // scaleSearches scales the shapes of searches, and what their engines take, which is nearly proportional.
-func (s *scaler) scaleSearches() error {
+func (s *scaler) scaleSearches() {
 	if !s.search {
-		return nil
+		return
 	}
 	for i := range s.a.Searches {
 		x, y := &s.a.Searches[i], &s.b.Searches[i]
@@ -32,16 +33,12 @@ func (s *scaler) scaleSearches() error {
 		}{{&of.Shape.X, x.Shape.X, y.Shape.X}, {&of.Shape.W, x.Shape.W, y.Shape.W}, {&of.Shape.Y, x.Shape.Y, y.Shape.Y}} {
 			*shapes.to = make([]int64, len(shapes.x))
 			for d := range shapes.x {
-				var err error
-				if (*shapes.to)[d], err = s.line(shapes.x[d], shapes.y[d]); err != nil {
-					return err
-				}
+				(*shapes.to)[d] = s.must(shapes.x[d], shapes.y[d])
 			}
 		}
 		of.Bytes, of.Found = s.near(x.Bytes, y.Bytes), s.near(x.Found, y.Found)
 		s.out.Searches = append(s.out.Searches, of)
 	}
-	return nil
 }
 
 // near is line of what may lie beside it, rounded.
@@ -65,6 +62,13 @@ func (s *scaler) line(x, y int64) (int64, error) {
 			x, s.batchA, y, s.batchB, s.batch)
 	}
 	return x + n/run, nil
+}
+
+// must is line where there is no recording without it.
+func (s *scaler) must(x, y int64) int64 {
+	n, err := s.line(x, y)
+	s.err = cmp.Or(s.err, err)
+	return n
 }
 
 func product(shape []int64) int64 {
