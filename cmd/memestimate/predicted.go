@@ -103,21 +103,15 @@ func about(sim *estimate.Simulation) func(block int32) []string {
 			return lines
 		}
 	}
-	said := map[string][]string{} // most tensors are like others
 	return func(block int32) []string {
 		t, ok := sim.Run.Tensor(block)
 		if !ok {
 			return nil
 		}
-		key := fmt.Sprint(t)
-		if lines, ok := said[key]; ok {
-			return lines
-		}
 		lines := []string{t.DType.String() + " " + strings.ReplaceAll(fmt.Sprint(t.Shape), " ", ", ")}
 		if t.Saved != "" {
 			lines = append(lines, "saved for backward by "+t.Saved)
 		}
-		said[key] = lines
 		return lines
 	}
 }
