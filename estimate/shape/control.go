@@ -84,7 +84,7 @@ func inferIf(c *call) {
 		g := c.body(attr, 0, len(c.node.Out))
 		branches[i] = g
 	}
-	if taken, known := c.condition(0); known {
+	if taken, known := f.condition(c.node.Input(0)); known {
 		// The other branch is inferred for its types alone: it may well be
 		// impossible for these shapes.
 		m := f.mark()
@@ -135,13 +135,13 @@ func inferIf(c *call) {
 
 var branchNames = [2]string{"then_branch", "else_branch"}
 
-// condition returns 0 when the bool input i is known to be true, 1 when it is known to be false.
-func (c *call) condition(i int) (branch int, known bool) {
-	v, ok := c.ints(i)
-	if !ok || len(v) != 1 {
+// condition returns 0 when a bool value is known to be true, 1 when it is known to be false.
+func (f *inferer) condition(id onnxload.ValueID) (branch int, known bool) {
+	v := f.constant(id)
+	if v == nil || len(v.Ints) != 1 {
 		return 0, false
 	}
-	n, ok := v[0].Int()
+	n, ok := v.Ints[0].Int()
 	if n == 0 {
 		branch = 1
 	}

@@ -40,14 +40,14 @@ func inferLoop(c *call) {
 			trips = N(0)
 		}
 	}
-	if branch, known := c.condition(1); c.has(1) && known && branch == 1 {
+	if branch, known := f.condition(c.node.Input(1)); known && branch == 1 {
 		trips, certain = N(0), true
 	}
-	if checked(l.unroll(trips, certain)) {
+	if l.unroll(trips, certain) {
 		return
 	}
 
-	always := checked(l.fixpoint(!c.has(1)))
+	always := l.fixpoint(!c.has(1))
 	switch {
 	case !certain:
 		trips = unknownSize
@@ -112,7 +112,7 @@ type loop struct {
 // unroll follows a Loop iteration by iteration, as long as it is short and its
 // conditions are known; the carried shapes and values are then exact. It reports
 // false when it cannot.
-func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
+func (l *loop) unroll(trips Dim, certain bool) bool {
 	c, f := l.c, l.c.inf
 	limit, ok := int64(maxUnroll), true
 	if certain {
@@ -120,14 +120,14 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 	}
 	cond, condKnown := 0, true
 	if c.has(1) {
-		cond, condKnown = c.condition(1)
+		cond, condKnown = f.condition(c.node.Input(1))
 	}
 	if !ok || !condKnown || c.has(0) && !certain || f.tired() {
-		return false, nil
+		return false
 	}
 	maxTrips := int64(maxUnroll / (len(l.g.Nodes) + 1))
 	if certain && limit > 1 && limit > maxTrips {
-		return false, nil
+		return false
 	}
 	scans := len(c.node.Out) - l.carried
 	types, values := slices.Clone(l.ins), make([]*Const, len(l.ins))
@@ -142,26 +142,14 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 			f.rewind(m)
 			m = f.mark()
 			if n > maxTrips || f.tired() {
-				return false, nil
+				return false
 			}
 		}
 		values[0], values[1] = one(l.ins[0], N(n)), one(l.ins[1], N(1))
-		if err := f.run(l.attr, l.g, types, values); err != nil {
-			return false, err
-		}
-		v := f.constant(l.g.Outputs[0])
-		if v == nil || len(v.Ints) != 1 {
+		c.check(f.run(l.attr, l.g, types, values))
+		if cond, condKnown = f.condition(l.g.Outputs[0]); !condKnown {
 			f.rewind(m)
-			return false, nil
-		}
-		next, ok := v.Ints[0].Int()
-		if !ok {
-			f.rewind(m)
-			return false, nil
-		}
-		cond = 0
-		if next == 0 {
-			cond = 1
+			return false
 		}
 		for i := range l.carried {
 			id := l.g.Outputs[1+i]
@@ -178,7 +166,7 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 	}
 	if n == limit && !certain && cond == 0 {
 		f.rewind(m)
-		return false, nil // longer than anybody follows
+		return false // longer than anybody follows
 	}
 	if n == 0 {
 		// The body does not run; it is inferred for the slices' types alone.
@@ -196,15 +184,15 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 		c.set(l.carried+i, stacked(stack[i], 0, N(n)))
 	}
 	f.runs(c.node, l.g)
-	return true, nil
+	return true
 }
 
 // fixpoint infers the body until the types of its carried values hold for every
 // iteration. first tells where they begin among the inputs and outputs of the body.
 // It reports whether the condition of a Loop stays true once it is.
-func (l *loop) fixpoint(condTrue bool) (always bool, err error) {
+func (l *loop) fixpoint(condTrue bool) (always bool) {
 	f := l.c.inf
-	if _, known := l.c.condition(1); known {
+	if _, known := f.condition(l.c.node.Input(1)); known {
 		condTrue = true
 	}
 	values := make([]*Const, len(l.ins))
@@ -212,32 +200,25 @@ func (l *loop) fixpoint(condTrue bool) (always bool, err error) {
 	if condTrue {
 		values[1] = one(l.ins[1], N(1))
 	}
-	if err := l.settle(2, 1, values); err != nil {
-		return false, err
-	}
-	v := f.constant(l.g.Outputs[0])
-	if v == nil || len(v.Ints) != 1 || !condTrue {
-		return false, nil
-	}
-	n, ok := v.Ints[0].Int()
-	return ok && n != 0, nil
+	l.settle(2, 1, values)
+	branch, known := f.condition(l.g.Outputs[0])
+	return condTrue && known && branch == 0
 }
 
 // settle infers the body until the carried types come to rest. They are the body's inputs
 // from in on, and its outputs from out on.
-func (l *loop) settle(in, out int, values []*Const) error {
+func (l *loop) settle(in, out int, values []*Const) {
 	f := l.c.inf
 	if f.tired() {
 		for i := range l.carried {
 			l.ins[in+i].Shape = Shape{}
 		}
-		return f.run(l.attr, l.g, l.ins, values)
+		l.c.check(f.run(l.attr, l.g, l.ins, values))
+		return
 	}
 	m := f.mark()
 	for round := 0; ; round++ {
-		if err := f.run(l.attr, l.g, l.ins, values); err != nil {
-			return err
-		}
+		l.c.check(f.run(l.attr, l.g, l.ins, values))
 		rest := true
 		for i := range l.carried {
 			t := f.union(l.ins[in+i], f.typeOf(l.g.Outputs[out+i]))
@@ -249,7 +230,7 @@ func (l *loop) settle(in, out int, values []*Const) error {
 			}
 		}
 		if rest || round > maxFixpoint {
-			return nil
+			return
 		}
 		f.rewind(m)
 		m = f.mark()
