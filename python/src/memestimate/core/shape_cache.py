@@ -44,12 +44,9 @@ class Shared:
     ----------
     results
         What rules of shapes gave.
-    tried : list of str, optional
-        What a trial of PyTorch's choices found, if there was one.
     """
 
     results: dict[tuple[Any, ...], _Result] = field(default_factory=dict)
-    tried: list[str] | None = None
 
 
 class ShapeCache:

@@ -14,10 +14,13 @@ from torch import nn
 from ..core.session import Session
 from . import attention
 
+_tried: dict[tuple[object, ...], list[str]] = {}  # what came out otherwise in this process, by what it depends on
+
 
 def check(session: Session) -> list[str]:
-    """Run the trial and note each choice that is not the GPU's; returns what was noted."""
-    if session.shared.tried is None:
+    """Run the trial where the process has not, and note each choice that is not the GPU's; returns what was noted."""
+    of = session.gpu, session.way, torch.backends.cudnn.enabled
+    if of not in _tried:
         seen: list[str] = []
         session.quiet, session.seen = True, seen
         try:
@@ -25,10 +28,10 @@ def check(session: Session) -> list[str]:
                 wanted = _trial(session)
         finally:
             session.quiet, session.seen = False, None
-        session.shared.tried = [f"{what}: {op} was wanted and did not run" for what, op in wanted if op not in seen]
-    for text in session.shared.tried:
+        _tried[of] = [f"{what}: {op} was wanted and did not run" for what, op in wanted if op not in seen]
+    for text in _tried[of]:
         session.note("check", f"this step is not the one of a GPU: {text}")
-    return session.shared.tried
+    return _tried[of]
 
 
 def _trial(session: Session) -> list[tuple[str, str]]:
