@@ -25,7 +25,8 @@ func DiffMarkdown(w io.Writer, d *diff.Diff, limit int) error {
 	case len(d.Cases) == 0:
 	case d.Empty():
 		t := headline(&d.Cases[0])
-		fmt.Fprintf(&b, "Nothing changes: %s layers, %s %s.\n", Count(int64(d.Cases[0].Same)), totalNames[t.Name], Size(t.After))
+		fmt.Fprintf(&b, "Nothing changes: %s layers, %s %s.\n", Count(int64(d.Cases[0].Same)), totalNames[t.Name],
+			Size(t.After))
 	default:
 		changesMarkdown(&b, d, limit)
 	}

@@ -213,7 +213,8 @@ func doubles(m *onnxload.Model) (bytes int64) {
 }
 
 // forms are those that a report is written in.
-var forms = []func(io.Writer, *estimate.Report) error{func(w io.Writer, r *estimate.Report) error { return report.JSON(w, r) }, report.Markdown, report.CSV,
+var forms = []func(io.Writer, *estimate.Report) error{
+	func(w io.Writer, r *estimate.Report) error { return report.JSON(w, r) }, report.Markdown, report.CSV,
 	func(w io.Writer, r *estimate.Report) error { return report.Text(w, r, 80) }}
 
 // written is a report in one of the forms.

@@ -164,7 +164,8 @@ func Table(r *estimate.Report, names []string, exact bool) (*Grid, error) {
 
 // saves reports whether anything is kept for backward.
 func saves(r *estimate.Report) bool {
-	return r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers, func(l module.Layer) bool { return l.SavedBytes > 0 })
+	return r.Activations.LossSaved > 0 ||
+		slices.ContainsFunc(r.Layers, func(l module.Layer) bool { return l.SavedBytes > 0 })
 }
 
 // tableRows makes the rows of all layers, and their total.

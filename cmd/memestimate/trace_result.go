@@ -103,8 +103,8 @@ func (r *traceResult) points() *report.Grid {
 		{Title: "used_bytes"}}}
 	for _, t := range r.GPUs {
 		for _, p := range t.Timeline {
-			g.Rows = append(g.Rows, []string{strconv.FormatFloat(p.At.Seconds(), 'f', 3, 64), strings.TrimPrefix(t.Label, "GPU "),
-				t.UUID, t.By, strconv.FormatUint(p.Used, 10)})
+			g.Rows = append(g.Rows, []string{strconv.FormatFloat(p.At.Seconds(), 'f', 3, 64),
+				strings.TrimPrefix(t.Label, "GPU "), t.UUID, t.By, strconv.FormatUint(p.Used, 10)})
 		}
 	}
 	return g

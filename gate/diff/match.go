@@ -182,7 +182,8 @@ func (m *matcher) pairs(yield func(pair) bool) {
 	removed(len(m.base))
 }
 
-// A key is what a layer is matched by. Its texts are handles, so that comparing two keys takes no longer for long names.
+// A key is what a layer is matched by. Its texts are handles, so that comparing two keys takes no longer for long
+// names.
 type key struct {
 	name, op  unique.Handle[string]
 	module    unique.Handle[string] // of "" where there is none

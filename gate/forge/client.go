@@ -121,12 +121,13 @@ func (c *Client) once(ctx context.Context, method, address string, body []byte, 
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	h := http.Client{Timeout: cmp.Or(c.Timeout, 30*time.Second), CheckRedirect: func(next *http.Request, before []*http.Request) error {
+	h := http.Client{Timeout: cmp.Or(c.Timeout, 30*time.Second)}
+	h.CheckRedirect = func(next *http.Request, before []*http.Request) error {
 		if next.URL.Host != before[0].URL.Host || next.URL.Scheme != before[0].URL.Scheme || len(before) > 3 {
 			return http.ErrUseLastResponse
 		}
 		return nil
-	}}
+	}
 	resp, err := h.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {

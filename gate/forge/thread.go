@@ -45,8 +45,8 @@ func GitHub(c *Client, repo string, number int, graphQL string, actions bool) (*
 		actions: actions}, nil
 }
 
-// GitLab returns the conversation of a merge request. The project is its number, or its path; page is the address of the
-// project's own page, "" where it is not known.
+// GitLab returns the conversation of a merge request. The project is its number, or its path; page is the address of
+// the project's own page, "" where it is not known.
 func GitLab(c *Client, project string, number int, page string) (*Thread, error) {
 	if err := c.check(c.API); err != nil {
 		return nil, err

@@ -110,7 +110,8 @@ var ErrRevision = errors.New("is not the name of one commit, such as main, v1.2.
 // CheckRevision refuses with ErrRevision what is no name of one commit: options, and the spellings with which git
 // excludes commits or means several.
 func CheckRevision(rev string) error {
-	several := slices.ContainsFunc([]string{"..", "^@", "^!", "^-"}, func(s string) bool { return strings.Contains(rev, s) })
+	several := slices.ContainsFunc([]string{"..", "^@", "^!", "^-"},
+		func(s string) bool { return strings.Contains(rev, s) })
 	control := strings.ContainsFunc(rev, func(c rune) bool { return c < ' ' || c == 0x7f })
 	if several || control || rev == "" || strings.ContainsAny(rev[:1], "-^:") {
 		return ErrRevision

@@ -156,7 +156,8 @@ type limitLine struct {
 
 // lines places the limits within the picture.
 func (c *Curve) lines(height float64, y func(int64) float64) (out []limitLine) {
-	limits := slices.SortedStableFunc(slices.Values(c.Limits), func(a, b Capacity) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	limits := slices.SortedStableFunc(slices.Values(c.Limits),
+		func(a, b Capacity) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	for _, l := range limits {
 		if float64(l.Bytes) > height {
 			continue

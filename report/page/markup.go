@@ -29,10 +29,10 @@ var (
 	segmentsHTML string
 )
 
-// A markup is HTML in the making: what the program writes itself stays as it is, everything else is cleaned and escaped.
-// It knows text and quoted attributes alone, where package html/template knows every place; but a template calls methods
-// by their names, and with it the linker keeps every exported method of the program, an eighth of what a browser loads.
-// Styles, scripts and data are written as they are, since the page's policy knows them by their hashes.
+// A markup is HTML in the making: what the program writes itself stays as it is, everything else is cleaned and
+// escaped. It knows text and quoted attributes alone, where package html/template knows every place; but a template
+// calls methods by their names, and with it the linker keeps every exported method of the program, an eighth of what a
+// browser loads. Styles, scripts and data are written as they are, since the page's policy knows them by their hashes.
 type markup struct{ bytes.Buffer }
 
 // Add writes markup with the values, escaped, in the places of its %s.

@@ -45,7 +45,8 @@ func Recorded(s *snapshot.Snapshot, device int) (*Run, error) {
 	}
 	for i := range begin {
 		g := &begin[i]
-		t.Segments = append(t.Segments, TraceSegment{Event: -1, Addr: g.Addr, Bytes: g.Total, Stream: g.Stream, Kind: segmentKind(g)})
+		t.Segments = append(t.Segments, TraceSegment{Event: -1, Addr: g.Addr, Bytes: g.Total, Stream: g.Stream,
+			Kind: segmentKind(g)})
 	}
 	now := h.Start.Reserved
 	r.Levels = []Level{{Event: -len(h.Before), Bytes: now}}

@@ -86,8 +86,8 @@ func timelineTables(runs []Run) []Table {
 	return []Table{{"Layers", layers, names}, {"Phases", phaseGrid(runs[0].Timeline), nil}}
 }
 
-// number is what to sort a cell by, "" where it is no number, and how it is shown: whole bytes, as the grids of sizes here
-// have them, for people.
+// number is what to sort a cell by, "" where it is no number, and how it is shown: whole bytes, as the grids of sizes
+// here have them, for people.
 func number(s string) (sort, text string) {
 	if digits, ok := strings.CutSuffix(s, " B"); ok {
 		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
