@@ -34,9 +34,9 @@ func transpose(c *call) {
 
 // perm returns the permutation of a Transpose of that rank.
 func (c *call) perm(rank int) []int {
-	out := make([]int, rank)
 	perm, ok := c.attrInts("perm")
 	if !ok {
+		out := make([]int, rank)
 		for i := range out {
 			out[i] = rank - 1 - i
 		}
@@ -45,13 +45,11 @@ func (c *call) perm(rank int) []int {
 	if len(perm) != rank {
 		c.fail("attribute perm has %d axes for a tensor of rank %d", len(perm), rank)
 	}
-	if _, err := axisSet(perm, rank); err != nil {
+	in, err := axesIn(perm, rank)
+	if err != nil {
 		c.fail("attribute perm: %w", err)
 	}
-	for i, a := range perm {
-		out[i], _ = axis(a, rank)
-	}
-	return out
+	return in
 }
 
 func transposeEval(c *call) {

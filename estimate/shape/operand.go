@@ -55,20 +55,29 @@ func (c *call) axisAttr(def int64, rank int) int {
 	return checked(axis(c.attrInt("axis", def), rank))
 }
 
-// axisSet brings axes into 0..rank-1 and marks them; naming one twice is an error.
-func axisSet(axes []int64, rank int) ([]bool, error) {
-	set := make([]bool, rank)
+// axesIn brings axes into 0..rank-1; naming one twice is an error.
+func axesIn(axes []int64, rank int) (in []int, err error) {
 	for _, a := range axes {
 		i, err := axis(a, rank)
 		if err != nil {
 			return nil, err
 		}
-		if set[i] {
+		if slices.Contains(in, i) {
 			return nil, fmt.Errorf("axis %d is named twice", i)
 		}
+		in = append(in, i)
+	}
+	return in, nil
+}
+
+// axisSet marks the axes that axesIn returns.
+func axisSet(axes []int64, rank int) ([]bool, error) {
+	in, err := axesIn(axes, rank)
+	set := make([]bool, rank)
+	for _, i := range in {
 		set[i] = true
 	}
-	return set, nil
+	return set, err
 }
 
 // axesOf returns the axes that an operator got as attribute or, from the version on

@@ -70,10 +70,8 @@ func (c *call) margins(rank int) (begin, end []Dim) {
 	if len(pads) != 2*len(at) {
 		c.fail("%d pads for %d axes, %d are wanted", len(pads), len(at), 2*len(at))
 	}
-	checked(axisSet(at, rank))
 	begin, end = make([]Dim, rank), make([]Dim, rank)
-	for i, a := range at {
-		ax, _ := axis(a, rank)
+	for i, ax := range checked(axesIn(at, rank)) {
 		begin[ax], end[ax] = pads[i], pads[len(at)+i]
 	}
 	return begin, end

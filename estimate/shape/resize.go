@@ -35,21 +35,12 @@ func upsample7(c *call) {
 // resize10: X, scales.
 func resize10(c *call) {
 	c.need(2)
-	scales, ok := c.floats(1)
-	if !ok {
-		c.out(0, c.elem(0), sameRank(c))
+	if scales, ok := c.floats(1); ok {
+		scaleAll(c, scales)
 		return
 	}
-	scaleAll(c, scales)
-}
-
-// sameRank returns a shape with the rank of input 0 and unknown dimensions.
-func sameRank(c *call) Shape {
-	in, ok := c.dims(0)
-	if !ok {
-		return Shape{}
-	}
-	return Of(unknowns(len(in))...)
+	s := c.shape(0)
+	c.out(0, c.elem(0), Shape{Ranked: s.Ranked, Dims: unknowns(len(s.Dims))})
 }
 
 // scaleAll multiplies every dimension of input 0.
@@ -117,16 +108,7 @@ func axesOf(c *call, rank int) []int {
 		}
 		return all
 	}
-	axes, seen := make([]int, 0, rank), make([]bool, rank)
-	for _, a := range said {
-		i := checked(axis(a, rank))
-		if seen[i] {
-			c.fail("attribute axes has axis %d twice", i)
-		}
-		seen[i] = true
-		axes = append(axes, i)
-	}
-	return axes
+	return checked(axesIn(said, rank))
 }
 
 // resizeTo puts the sizes of input 3 into dims, at these axes.
