@@ -71,7 +71,7 @@ func (l *liveness) kind(st step) moduleKind {
 	if st.child < 0 {
 		return otherModule
 	}
-	if l.p.Calls[st.last].Op == "conv" && l.makesItsWeight(st) {
+	if l.p.Calls[st.last].Op == "conv" && st.first == st.last {
 		return convolution
 	}
 	kind := otherModule
@@ -82,19 +82,6 @@ func (l *liveness) kind(st step) moduleKind {
 		kind = normOrActivation
 	}
 	return kind
-}
-
-// makesItsWeight reports whether nothing but the last call of a step reads what comes from outside of it: the others
-// standardise its weight.
-func (l *liveness) makesItsWeight(st step) bool {
-	for i := st.first; i < st.last; i++ {
-		for _, v := range l.p.Calls[i].In {
-			if x := &l.of[v]; v != NoValue && x.made >= 0 && x.made < st.first {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // number returns the first number in the name of a step's module, "2" of block.norm2; "" when it has none.

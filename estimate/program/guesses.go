@@ -76,7 +76,7 @@ func (l *liveness) guess() {
 	})
 	l.eachRead(func(i int32, v ValueID) {
 		if c := &l.p.Calls[i]; c.Scope == l.of[v].owner && Of(c.Op).Is(Product) && l.several(c) {
-			l.hold(l.named(v), NamesOfAttention)
+			l.hold(v, NamesOfAttention)
 		}
 	})
 	l.unpacking()
@@ -157,18 +157,6 @@ func (l *liveness) several(c *Call) bool {
 	return false
 }
 
-// named returns the value that has a name: v, or what a copy or a view without a value of the graph was made of.
-func (l *liveness) named(v ValueID) ValueID {
-	for l.p.Values[v].Name == "" {
-		c := &l.p.Calls[l.of[v].made]
-		if len(c.In) == 0 || !Of(c.Op).Is(Look) || l.of[c.In[0]].made < 0 || l.of[c.In[0]].owner != l.of[v].owner {
-			break
-		}
-		v = c.In[0]
-	}
-	return v
-}
-
 // unpacking lets live on what is taken out of a tuple. The names go on through what has one of them as its only
 // argument, k = k * scale, and end where two activations meet or a function of activation reads one, F.silu(x1) * x2.
 func (l *liveness) unpacking() {
@@ -184,7 +172,7 @@ func (l *liveness) unpacking() {
 			switch {
 			case !is[v] || c.Scope != l.of[v].owner:
 			case l.several(c) || Of(c.Op).Is(Nonlinearity):
-				l.hold(l.named(v), NamesOfAttention)
+				l.hold(v, NamesOfAttention)
 			case len(c.Out) == 1 && c.Out[0] != NoValue && l.sameSize(c.Out[0], v):
 				is[c.Out[0]] = true
 			default:

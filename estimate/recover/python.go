@@ -32,19 +32,13 @@ func readLines(stacks []onnxload.Frame) program.Lines {
 		case up < 0:
 			at.Forward, at.Level = int32(i)+1, 1
 		case lines[up].Forward == 0:
-		case f.Func != "forward" || ownForward(stacks[up].Source): // no module was called
+		case f.Func != "forward": // no module was called
 			at.Forward, at.Level = lines[up].Forward, lines[up].Level
 		default:
 			at.Forward, at.Level = int32(i)+1, lines[up].Level+1
 		}
 	}
 	return lines
-}
-
-// ownForward reports whether a line calls a forward of the same object: that of its class's parent.
-func ownForward(line string) bool {
-	return strings.Contains(line, "super().forward(") || strings.Contains(line, "self.forward(") ||
-		strings.Contains(line, ".forward(self")
 }
 
 // parseLine reads a line of Python. What it does not understand has no names.
