@@ -104,7 +104,6 @@ type emission struct {
 	done    []bool                   // by node: part of a pattern
 	emit    []func()                 // by node: what to do instead of its row
 	of      []program.ValueID        // by ONNX value: the program's, or -2
-	args    map[string]*program.Args // of each operator's last call
 	calls   []int32                  // by program value: one more than the call that makes it, as far as it is that long
 	flips   map[program.ValueID]bool // parameters that are kept transposed
 	unknown map[int32]string         // by node: the operator that has no row
@@ -139,7 +138,7 @@ func newRecovery(src Source) *recovery {
 			Longest: src.Longest},
 		runs: runs{same: make([]onnxload.ValueID, n), made: make([]int32, n), out: make([]bool, n), host: make([]bool, n),
 			cloned: map[onnxload.ValueID]bool{}},
-		emission: emission{of: make([]program.ValueID, n), args: map[string]*program.Args{}, flips: map[program.ValueID]bool{},
+		emission: emission{of: make([]program.ValueID, n), flips: map[program.ValueID]bool{},
 			unknown: map[int32]string{}, said: map[string]bool{}},
 		shapes:    make([][]int64, n),
 		locations: locations{called: map[string]bool{}, lostLines: map[lostLine]int32{}},
