@@ -165,7 +165,7 @@ func (b *Model) program(train, autocast bool) (*program.Program, error) {
 		Types: b.analysis.Types,
 		Kinds: kinds,
 		Train: train, Autocast: autocast, Tied: b.tied, Most: b.most, Fewest: b.fewest,
-		Place: b.analysis.Placer(), Without: b.without, Longest: b.longest,
+		Place: b.analysis.PlaceOf, Without: b.without, Longest: b.longest,
 	})
 	if err != nil {
 		return nil, err

@@ -29,24 +29,6 @@ type step struct {
 	untaken bool // in the branch of an If that takes less memory
 }
 
-// A stepFinder finds the steps of nodes that are asked for in execution order, without a table of them all.
-type stepFinder struct {
-	a  *Analysis
-	at int
-}
-
-// next returns the step of n, or -1 when it is not the next one.
-func (f *stepFinder) next(n *onnxload.Node) int {
-	for f.at < len(f.a.Steps) && f.a.Steps[f.at].untaken {
-		f.at++
-	}
-	if f.at == len(f.a.Steps) || f.a.Steps[f.at].Node != n {
-		return -1
-	}
-	f.at++
-	return f.at - 1
-}
-
 // An Analysis is what one pass over a graph in execution order finds out about its values.
 type Analysis struct {
 	Model *onnxload.Model
@@ -56,7 +38,6 @@ type Analysis struct {
 	Steps   []step
 	Wide    int // inputs and outputs of the steps, beyond 8 of each
 	places  Places
-	placed  []placed           // see Placer
 	rowOf   []int32            // by step: its layer, or -1; once the layers are known
 	flows   []flow             // by value
 	made    []int32            // by value: the step that makes it, or -1
@@ -83,8 +64,6 @@ type Analysis struct {
 	operators Operators
 	asked     *onnxload.Node // the node that facts was last asked for, of the same operator as many that follow
 	answer    *Facts
-
-	rowMemory
 }
 
 // A constant is an initializer, or the tensor of a Constant node.

@@ -83,16 +83,13 @@ func (a *Analysis) calls(gs []group, from, to int) []group {
 func (a *Analysis) group(from, to int) (group, bool) {
 	g := group{from: from, to: to}
 	a.countInside(g, 1)
-	a.outs = a.outs[:0]
 	for i := from; i < to; i++ {
 		for _, id := range a.Steps[i].Node.Out {
 			if id != onnxload.NoValue && a.reads[id] > a.inside[id] {
-				a.outs = append(a.outs, id)
+				g.outs = append(g.outs, id)
 			}
 		}
 	}
-	g.outs = a.values.take(len(a.outs))
-	copy(g.outs, a.outs)
 	a.countInside(g, -1)
 	if len(g.outs) <= 1 || to-from == 1 {
 		return g, len(g.outs) <= 1
@@ -191,9 +188,17 @@ func (a *Analysis) innerModules() map[string]bool {
 	return inner
 }
 
+// A scratch counts and marks values.
+type scratch struct {
+	inside []int32 // by value: see countInside
+	seen   []int32 // by value: see first
+	epoch  int32
+}
+
 // Layers returns the rows of the report and the sum of their outputs.
 func (a *Analysis) Layers(ws []Weight) (rows []Layer, sum int64, err error) {
-	a.scratch = newScratch(len(a.Model.Values))
+	values := len(a.Model.Values)
+	a.scratch = scratch{inside: make([]int32, values), seen: make([]int32, values)}
 	defer func() { a.scratch = scratch{} }() // a run may follow, which needs the memory
 	gs := a.groups()
 	rows = make([]Layer, len(gs), len(gs)+1)
@@ -243,7 +248,8 @@ func (a *Analysis) row(g group) Layer {
 		Op:      first.Node.Op,
 		Module:  first.Place.Module,
 		Nodes:   g.to - g.from,
-		Outputs: a.tensors.take(len(g.outs)),
+		Inputs:  []string{},
+		Outputs: make([]Tensor, len(g.outs)),
 	}
 	if row.Nodes > 1 {
 		row.Name, row.Op = a.nameOf(g)
@@ -253,7 +259,6 @@ func (a *Analysis) row(g group) Layer {
 	}
 	row.NameBytes = bytesOf(row.Name)
 	a.forget()
-	a.outs = a.outs[:0]
 	for i := g.from; i < g.to; i++ {
 		s := &a.Steps[i]
 		for _, id := range s.Node.In {
@@ -261,13 +266,9 @@ func (a *Analysis) row(g group) Layer {
 				continue
 			}
 			if a.first(id) {
-				a.outs = append(a.outs, id)
+				row.Inputs = append(row.Inputs, a.Model.NameOf(id))
 			}
 		}
-	}
-	row.Inputs = a.names.take(len(a.outs))
-	for i, id := range a.outs {
-		row.Inputs[i] = a.Model.NameOf(id)
 	}
 	for i, id := range g.outs {
 		row.Outputs[i] = a.tensor(id)
@@ -290,17 +291,13 @@ func (a *Analysis) nameOf(g group) (name, op string) {
 	case p.Class != "":
 		return p.Module, p.Class
 	}
-	n := len(a.ops)
+	var ops []string
 	for i := range steps {
-		if op := steps[i].Node.Op; !slices.Contains(a.ops[n:], op) {
-			a.ops = append(a.ops, op)
+		if op := steps[i].Node.Op; !slices.Contains(ops, op) {
+			ops = append(ops, op)
 		}
 	}
-	if !slices.Equal(a.ops[:n], a.ops[n:]) {
-		a.joined = strings.Join(a.ops[n:], "+")
-	}
-	a.ops = slices.Delete(a.ops, 0, n)
-	return p.Module, a.joined
+	return p.Module, strings.Join(ops, "+")
 }
 
 // outputBytes returns the memory that a group's outputs take: each storage once,
@@ -337,35 +334,13 @@ func (a *Analysis) tensor(id onnxload.ValueID) Tensor {
 		out.DType = t.Elem.String()
 	}
 	if s, err := a.sizeOf(id); err == nil {
-		out.Shape = a.shape(s.dims)
+		out.Shape = s.dims
 	}
 	return out
 }
 
-// sizeOf returns the size of a value; its dims are valid until the next call.
-func (a *Analysis) sizeOf(id onnxload.ValueID) (sized, error) {
-	s, err := sizeOf(a.Types.Type(id), a.dims[:0])
-	if s.dims != nil {
-		a.dims = s.dims
-	}
-	return s, err
-}
-
-// shape returns a list of these dimensions that stays; nil for nil.
-func (a *Analysis) shape(dims []int64) []int64 {
-	if dims == nil {
-		return nil
-	}
-	h := uint64(len(dims))
-	for _, d := range dims {
-		h = h*0x9e3779b97f4a7c15 + uint64(d)
-	}
-	at := &a.shapes[h>>58]
-	if *at == nil || !slices.Equal(*at, dims) {
-		*at = append(make([]int64, 0, len(dims)), dims...)
-	}
-	return *at
-}
+// sizeOf returns the size of a value.
+func (a *Analysis) sizeOf(id onnxload.ValueID) (sized, error) { return sizeOf(a.Types.Type(id)) }
 
 // bytesOf returns a name that JSON cannot hold as text, or nil.
 func bytesOf(name string) *[]byte {

@@ -18,8 +18,7 @@ type Place struct {
 	// none
 	Around string
 
-	Torch   bool // Class is torch.nn's, and not a program's own of that name
-	guessed bool // by the name of a parameter, which says no more than module
+	Torch bool // Class is torch.nn's, and not a program's own of that name
 }
 
 // What is read of a node's name and namespace: bytes, and modules within modules. Real models have a quarter
@@ -71,42 +70,14 @@ func (p *Places) Of(n *onnxload.Node) *Place {
 // guess returns the place of a node by the module of a parameter that it reads.
 func (p *Places) guess(module string) *Place {
 	if p.guessed == nil || p.guessed.Module != module {
-		p.guessed = &Place{Module: module, guessed: true}
+		p.guessed = &Place{Module: module}
 	}
 	return p.guessed
 }
 
-// Placer returns a function for those who ask in execution order: places as nodes tell them, less what the names of
-// parameters add. Asked in execution order, it need not read again what the steps have, nor what an earlier Placer was
-// asked. Two must not be asked at a time.
-func (a *Analysis) Placer() func(*onnxload.Node) *Place {
-	steps := stepFinder{a: a}
-	next, first := 0, len(a.placed) == 0
-	return func(n *onnxload.Node) *Place {
-		if k := steps.next(n); k >= 0 && !a.Steps[k].Place.guessed {
-			return a.Steps[k].Place
-		}
-		if next < len(a.placed) && a.placed[next].node == n {
-			next++
-			return a.placed[next-1].at
-		}
-		at := a.places.Of(n)
-		if first && next < mostPlaced {
-			a.placed = append(a.placed, placed{n, at})
-			next++
-		}
-		return at
-	}
-}
-
-// A placed is a node that is no step, with its place.
-type placed struct {
-	node *onnxload.Node
-	at   *Place
-}
-
-// mostPlaced bounds what is kept for graphs that are recovered again and again: runs of larger ones are not weighed.
-const mostPlaced = 20_000
+// PlaceOf returns the place of a node as it tells it itself, less what the names of parameters add. Nodes that follow
+// each other cost least; two must not be asked at a time.
+func (a *Analysis) PlaceOf(n *onnxload.Node) *Place { return a.places.Of(n) }
 
 // placeOfNamespace reads onnxscript's namespace: modules from the root to the leaf, then the
 // operation. Whoever made a file smaller may have cut it off before that.

@@ -65,15 +65,13 @@ type sized struct {
 }
 
 // sizeOf returns the size of a value of type t. Data-dependent dimensions take
-// their limit. The dimensions are appended to dims.
-func sizeOf(t shape.Type, dims []int64) (sized, error) {
+// their limit.
+func sizeOf(t shape.Type) (sized, error) {
 	s := sized{elem: t.Elem}
 	if t.Kind != onnxload.TensorType || !t.Shape.Ranked {
 		return s, nil
 	}
-	if dims == nil {
-		dims = make([]int64, 0, 8)
-	}
+	dims := make([]int64, 0, len(t.Shape.Dims))
 	for _, d := range t.Shape.Dims {
 		n, ok := d.Most()
 		if !ok {
