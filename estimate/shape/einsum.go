@@ -52,7 +52,7 @@ func einsum(c *call) {
 			}
 		}
 	}
-	c.out(0, c.firstElem(), e.shape(c, out))
+	c.out(0, c.commonElem(), e.shape(c, out))
 }
 
 // An einsumTerm is one operand: its letters, and the number of them before the ellipsis, -1

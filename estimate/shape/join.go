@@ -46,7 +46,7 @@ func (c *call) concat(at int64) {
 		ax := checked(axis(at, len(out.Dims)))
 		out = out.with(ax, sum)
 	}
-	c.out(0, c.firstElem(), out)
+	c.out(0, c.commonElem(), out)
 }
 
 func concatEval(c *call) {

@@ -2,8 +2,6 @@ package shape
 
 import (
 	"math"
-
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // mathFamily has the arithmetic operators that work element by element. Their rules are
@@ -121,7 +119,7 @@ func variadic(c *call) {
 		shapes[i] = c.shape(i)
 	}
 	s := checked(broadcast(shapes...))
-	c.out(0, c.firstElem(), s)
+	c.out(0, c.commonElem(), s)
 }
 
 // variadicV1 is variadic before opset 8: all operands have the same shape.
@@ -131,17 +129,7 @@ func variadicV1(c *call) {
 	for i := range c.node.In {
 		s = checked(mergeShape(s, c.shape(i)))
 	}
-	c.out(0, c.firstElem(), s)
-}
-
-// firstElem returns the element type that all inputs share.
-func (c *call) firstElem() onnxload.DType {
-	for i := range c.node.In {
-		if e := c.elem(i); e != onnxload.Undefined {
-			return e
-		}
-	}
-	return onnxload.Undefined
+	c.out(0, c.commonElem(), s)
 }
 
 // powType is binary, but the result has the type of the base: the exponent may have another

@@ -31,11 +31,11 @@ func (c *call) needInts(n int, at ...int) {
 	}
 }
 
-// commonElem returns the element type that inputs share: the first known one.
+// commonElem returns the element type that inputs, all if none are listed, share: the first known one.
 func (c *call) commonElem(inputs ...int) onnxload.DType {
-	for _, i := range inputs {
-		if e := c.elem(i); e != onnxload.Undefined {
-			return e
+	for i, t := range c.ins {
+		if t.Elem != onnxload.Undefined && (len(inputs) == 0 || slices.Contains(inputs, i)) {
+			return t.Elem
 		}
 	}
 	return onnxload.Undefined
