@@ -10,7 +10,7 @@ from torch import nn
 
 import memestimate
 
-TOKENS, WIDTH, EXPERTS, PICKS = 8192, 256, 8, 2  # so many numbers of the input that nobody follows them
+TOKENS, WIDTH, EXPERTS, PICKS = 4608, 256, 8, 2  # so many numbers of the input that nobody follows them
 
 
 class Experts(nn.Module):
