@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"math"
-)
+import "math"
 
 // mathFamily has the arithmetic operators that work element by element. Their rules are
 // those of ONNX's operator reference, section of the operator's name.
