@@ -9,7 +9,6 @@ What looks for a GPU when it is imported is left to the commands, and memestimat
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import importlib
 import json
@@ -143,6 +142,8 @@ def _keep(child: int, connection: socket.socket) -> None:
 
 def _become(asked: dict[str, Any], fds: list[int]) -> None:
     """Take what the client had: files, group, folder, environment, words."""
+    import fcntl  # which Windows lacks, where nothing forks
+
     above = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 300) for fd in fds]
     for fd in fds:
         os.close(fd)
