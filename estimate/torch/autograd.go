@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"container/heap"
 	"fmt"
 	"slices"
 
@@ -9,41 +10,21 @@ import (
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
-// readyQueue orders nodes that have all their gradients: the last recorded
+// readyQueue is a heap of nodes that have all their gradients: the last recorded
 // first, AccumulateGrad before all (torch/csrc/autograd/engine.cpp, CompareNodeTaskTime).
-// It is a heap, with the moves of container/heap's: they decide between nodes of the same rank.
 type readyQueue []*node
 
-func (q *readyQueue) push(n *node) {
-	h := append(*q, n)
-	*q = h
-	for j := len(h) - 1; j > 0; {
-		i := (j - 1) / 2
-		if h[j].seq <= h[i].seq {
-			break
-		}
-		h[i], h[j] = h[j], h[i]
-		j = i
-	}
-}
+func (q readyQueue) Len() int           { return len(q) }
+func (q readyQueue) Less(i, j int) bool { return q[i].seq > q[j].seq }
+func (q readyQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *readyQueue) Push(n any)        { *q = append(*q, n.(*node)) }
 
-func (q *readyQueue) pop() *node {
-	h := *q
-	n := len(h) - 1
-	h[0], h[n] = h[n], h[0]
-	for i := 0; 2*i+1 < n; {
-		j := 2*i + 1
-		if j+1 < n && h[j+1].seq > h[j].seq {
-			j++
-		}
-		if h[j].seq <= h[i].seq {
-			break
-		}
-		h[i], h[j] = h[j], h[i]
-		i = j
-	}
-	*q = h[:n]
-	return h[n]
+// Pop takes the last of the list; heap.Pop the first of the order.
+func (q *readyQueue) Pop() any {
+	last := len(*q) - 1
+	n := (*q)[last]
+	*q = (*q)[:last]
+	return n
 }
 
 // runBackward is loss.backward(): it sends a gradient of ones through the graph
@@ -78,7 +59,7 @@ func (r *run) backwardOf(root *node) {
 	r.countDeps(root, r.passes)
 	queue := readyQueue{root}
 	for len(queue) > 0 {
-		n := queue.pop()
+		n := heap.Pop(&queue).(*node)
 		r.evaluate(n, &queue)
 	}
 }
@@ -163,7 +144,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		}
 		to.refs--
 		if to.deps--; to.deps == 0 {
-			queue.push(to)
+			heap.Push(queue, to)
 		}
 	}
 	for _, g := range outs { // gradients that nothing wanted

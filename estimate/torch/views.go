@@ -223,8 +223,7 @@ func sliceBackward(r *run, n *node, g []*tensor) []*tensor {
 	return one(r.empty(g[0].dtype, n.like(0).shape...))
 }
 
-// split is Tensor.split: views of consecutive parts. Its backward concatenates the
-// gradients, with zeros for the parts that have none.
+// split is Tensor.split: views of consecutive parts.
 func (r *run) split(t *tensor, dim int, sizes []int64) []*tensor {
 	outs := make([]*tensor, len(sizes))
 	for i, n := range sizes {
@@ -232,57 +231,38 @@ func (r *run) split(t *tensor, dim int, sizes []int64) []*tensor {
 		shape[dim] = n
 		outs[i] = r.alias(t, shape, t.stride)
 	}
-	if r.needsGrad(t) && t.dtype.IsFloat() {
-		whole, parts := t.shape, outs
-		shapes := make([][]int64, len(parts))
-		for i, p := range parts {
-			shapes[i] = p.shape
-		}
-		r.record("Split", outs, []*tensor{t}, nil, func(r *run, _ *node, g []*tensor) []*tensor {
-			var zeros []*tensor
-			var like *tensor
-			for _, x := range g {
-				if x != nil {
-					like = x
-				}
-			}
-			for i, x := range g {
-				if x == nil {
-					zeros = append(zeros, r.empty(like.dtype, shapes[i]...))
-				}
-			}
-			out := r.empty(like.dtype, whole...)
-			for _, z := range zeros {
-				r.release(z)
-			}
-			return []*tensor{out}
-		})
-	}
-	return outs
+	return r.recordParts("Split", t, outs)
 }
 
-// unbind is Tensor.unbind: one view for each element of a dimension. Its backward
-// stacks the gradients.
+// unbind is Tensor.unbind: one view for each element of a dimension.
 func (r *run) unbind(t *tensor, dim int) []*tensor {
 	outs := make([]*tensor, t.shape[dim])
 	for i := range outs {
 		outs[i] = r.without(t, dim)
 	}
-	if r.needsGrad(t) && t.dtype.IsFloat() {
-		whole, part, dtype := t.shape, outs[0].shape, t.dtype
-		r.record("Unbind", outs, []*tensor{t}, nil, func(r *run, _ *node, g []*tensor) []*tensor {
-			var zeros []*tensor
-			for _, x := range g {
-				if x == nil {
-					zeros = append(zeros, r.empty(dtype, part...))
-				}
-			}
-			out := r.empty(dtype, whole...)
-			for _, z := range zeros {
-				r.release(z)
-			}
-			return []*tensor{out}
-		})
+	return r.recordParts("Unbind", t, outs)
+}
+
+// recordParts returns views of t's parts, whose backward puts the gradients together, with zeros for the parts that
+// have none.
+func (r *run) recordParts(name string, t *tensor, outs []*tensor) []*tensor {
+	if !r.needsGrad(t) || !t.dtype.IsFloat() {
+		return outs
 	}
+	whole, dtype, shapes := t.shape, t.dtype, make([][]int64, len(outs))
+	for i, p := range outs {
+		shapes[i] = p.shape
+	}
+	r.record(name, outs, []*tensor{t}, nil, func(r *run, _ *node, g []*tensor) []*tensor {
+		var zeros []*tensor
+		for i, x := range g {
+			if x == nil {
+				zeros = append(zeros, r.empty(dtype, shapes[i]...))
+			}
+		}
+		out := r.empty(dtype, whole...)
+		r.releaseAll(zeros)
+		return one(out)
+	})
 	return outs
 }
