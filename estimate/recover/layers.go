@@ -233,6 +233,7 @@ func emitAttention(b *recovery, n *onnxload.Node) {
 	}
 	out := b.dims(n.Output(0))
 	if len(out) == 4 {
+		b.withPast(n, in)
 		b.call("sdpa", args, in, n.Output(0))
 		b.rest(n, 1)
 		return
@@ -249,10 +250,33 @@ func emitAttention(b *recovery, n *onnxload.Node) {
 		in[i] = b.temp("permute", program.Args{Dims: []int{0, 2, 1, 3}}, b.elem(b.in(n, i)),
 			[]int64{d[0], heads[i], d[1], d[2] / heads[i]}, v)
 	}
+	b.withPast(n, in)
 	vd := b.prog.Values[in[2]].Shape[3]
 	elem := b.elem(n.Output(0))
 	y := b.temp("sdpa", args, elem, []int64{out[0], heads[0], out[1], vd}, in...)
 	y = b.temp("permute", program.Args{Dims: []int{0, 2, 1, 3}}, elem, []int64{out[0], out[1], heads[0], vd}, y)
 	b.call("reshape", program.Args{Shape: out}, []program.ValueID{y}, n.Output(0))
 	b.rest(n, 1)
+}
+
+// withPast puts the keys and values of earlier tokens, which an Attention node may be given, before those at hand; both
+// are results of the node.
+func (b *recovery) withPast(n *onnxload.Node, in []program.ValueID) {
+	for i := 1; i <= 2; i++ {
+		past := b.in(n, 3+i)
+		if past == onnxload.NoValue || in[i] == program.NoValue {
+			continue
+		}
+		v := b.prog.Values[in[i]]
+		before := b.dims(past)
+		if len(before) != 4 || len(v.Shape) != 4 {
+			continue
+		}
+		shape := slices.Clone(v.Shape)
+		shape[2] += before[2]
+		in[i] = b.temp("cat", program.Args{Dim: 2}, v.DType, shape, b.device(b.value(past), past), in[i])
+		if i < len(n.Out) && n.Out[i] != onnxload.NoValue {
+			b.of[n.Out[i]] = in[i]
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover/recovertest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/test/must"
 )
 
 // An attentionForm is scaled_dot_product_attention as an exporter writes it.
@@ -130,6 +131,16 @@ func TestAttentionForms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The node of ONNX's attention puts keys and values of earlier tokens before those at hand.
+func TestAttentionWithPast(t *testing.T) {
+	in := []onnx.Value{onnx.Float("q", 2, 4, 6, 8), onnx.Float("k", 2, 4, 6, 8), onnx.Float("v", 2, 4, 6, 8),
+		onnx.Float("pk", 2, 4, 10, 8), onnx.Float("pv", 2, 4, 10, 8)}
+	p, err := recovertest.RecoveredAt(23, onnx.Graph{In: in, Out: []onnx.Value{{Name: "y"}, {Name: "allk"}, {Name: "allv"}},
+		Nodes: []onnx.Node{onnx.Op("Attention", "q k v - pk pv", "y allk allv")}}, true)
+	must.OK(t, err)
+	wantCalls(t, p, "cat(pk, k)", "cat(pv, v)", "sdpa(q, _, _, -)")
 }
 
 // A key that is itself a transpose leaves no transpose before the product.
