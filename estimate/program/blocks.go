@@ -26,6 +26,7 @@ func Repeated(prog *Program) []bool {
 			}
 		}
 	}
+	nameChildren(prog, children)
 	at := map[string]int{}      // by name, of what may be a block
 	shapes := map[string]bool{} // children of those that have a neighbour alike
 	marked := make([]bool, n)
@@ -50,6 +51,34 @@ func Repeated(prog *Program) []bool {
 		marked[i] = marked[i] && within(prog, prog.Scopes[i].Parent, marked) < 0
 	}
 	return marked
+}
+
+// nameChildren adds to the children of modules those that only names of parameters show: exports of modules with a
+// __call__ of their own, as the layers of transformers have, may not say what is called within them.
+func nameChildren(prog *Program, children [][]string) {
+	scopes := map[string]int{}
+	for i := range prog.Scopes {
+		if name := prog.Scopes[i].Name; name != "" {
+			scopes[name] = i
+		}
+	}
+	for _, id := range prog.State {
+		v := &prog.Values[id]
+		module := strings.LastIndexByte(v.Name, '.')
+		if v.Kind != Parameter || module < 0 {
+			continue
+		}
+		for k, letter := range v.Name[:module] {
+			if letter != '.' {
+				continue
+			}
+			i, ok := scopes[v.Name[:k]]
+			child, _, _ := strings.Cut(v.Name[k+1:module], ".")
+			if ok && !slices.Contains(children[i], child) {
+				children[i] = append(children[i], child)
+			}
+		}
+	}
 }
 
 // cut splits a module's name into that of its parent and its own.
