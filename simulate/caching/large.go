@@ -66,8 +66,7 @@ func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 // A replaying is what a replay works in whose answer is a number: the next one has its memory.
 type replaying struct {
 	Allocator
-	live  timeline.Chunks[int32] // by block: its units of the small pool, or the complement of the large pool's Block
-	large []Block                // by request, of large ones alone
+	large []Block // by request, of large ones alone
 }
 
 // replayings are of *replaying, for one replay at a time each.
