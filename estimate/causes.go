@@ -84,11 +84,11 @@ func (b *Model) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	for _, r := range program.VariableGuesses {
 		rules[r.Name] = true
 	}
-	longest, err := b.again(nil, true).peakAllocated(s)
+	longest, err := b.again(nil, true, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err
 	}
-	shortest, err := b.again(rules, false).peakAllocated(s)
+	shortest, err := b.again(rules, false, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err
 	}
@@ -114,7 +114,7 @@ func (b *Model) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 			continue
 		}
 		// It fails where the output is not of a type for it.
-		if peak, err := b.peakAllocated(s); err == nil {
+		if peak, err := b.peakAllocated(s, sim, false); err == nil {
 			peaks = append(peaks, peak)
 		}
 	}
@@ -136,11 +136,11 @@ func (b *Model) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err err
 	}
 	var peaks []int64
 	for _, sizes := range [][]int64{largest, make([]int64, len(largest))} {
-		replay, err := caching.NewReplayer(caching.Config{Workspaces: sizes}).Finish(sim.Run.Log)
+		peak, err := caching.PeakAllocated(sim.Run.Log, caching.Options{}, sizes)
 		if err != nil {
 			return g, false, nil
 		}
-		peaks = append(peaks, replay.PeakAllocated.Allocated)
+		peaks = append(peaks, peak)
 	}
 	g = Guess{Name: convolutions, Places: len(largest),
 		Takes: "cuDNN's engines taken to be those that most measured convolutions of such shapes had"}
@@ -163,10 +163,10 @@ func (b *Model) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err er
 	g = Guess{Name: dataDependentSize, Places: n,
 		Takes: "sizes that depend on data, packed sequences among them, taken for the most that they can be, and loops " +
 			"for one turn"}
-	other := b.again(nil, false)
+	other := b.again(nil, false, false)
 	other.fewest = true
 	// It fails where one is not a size that goes with what else is there: then the list has it without a weight.
-	if peak, err := other.peakAllocated(s); err == nil {
+	if peak, err := other.peakAllocated(s, sim, false); err == nil {
 		g.between(sim, peak)
 	}
 	return g, true, nil
@@ -192,7 +192,7 @@ func (b *Model) adapters(s Step, sim *Simulation) (g Guess, ok bool, err error) 
 		return g, false, nil
 	}
 	s.TrainOnly = adapterNames().String()
-	peak, err := b.peakAllocated(s)
+	peak, err := b.peakAllocated(s, sim, false)
 	if err != nil {
 		return g, false, err
 	}

@@ -2,12 +2,14 @@ package estimate
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/estimate/recover"
 	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/caching"
 )
 
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
@@ -26,18 +28,32 @@ type Guess struct {
 	Bytes   int64    `json:"bytes"`            // by which the peak of what is allocated would be larger then
 	// by which it would be smaller at the other end, of a cause that has two
 	Fewer int64 `json:"bytes_less,omitempty"`
+
+	madeInRun bool // see guessRow
 }
 
-// guessRows are all guesses, about how a library writes something or about how long Python's variables live.
-func guessRows() []*program.GuessRow {
-	return slices.Concat(recover.Guesses, program.VariableGuesses, []*program.GuessRow{{Name: torch.EveryHead,
-		Takes: "an output that nothing in the model reads taken for part of the loss"}})
+// A guessRow describes a guess, about how a library writes something or about how long Python's variables live.
+type guessRow struct {
+	name, takes string
+	madeInRun   bool // it is made when a program runs: recovery does not ask for it
+}
+
+// guessRows are all of them.
+func guessRows() (rows []guessRow) {
+	for _, r := range recover.Guesses {
+		rows = append(rows, guessRow{r.Name, r.Takes, false})
+	}
+	for _, r := range program.VariableGuesses {
+		rows = append(rows, guessRow{r.Name, r.Takes, true})
+	}
+	return append(rows, guessRow{name: torch.EveryHead,
+		takes: "an output that nothing in the model reads taken for part of the loss", madeInRun: true})
 }
 
 // GuessNames are the names of the guesses that can be decided otherwise.
 func GuessNames() (names []string) {
 	for _, r := range guessRows() {
-		names = append(names, r.Name)
+		names = append(names, r.name)
 	}
 	return names
 }
@@ -79,11 +95,12 @@ func (b *Model) guessesOf(sim *Simulation, choices []program.Guess) (list []Gues
 	}
 	calls := sim.prog.CallsByOrigin()
 	for _, row := range guessRows() {
-		places := of[row.Name]
+		places := of[row.name]
 		if len(places) == 0 {
 			continue
 		}
-		g := Guess{Name: row.Name, Takes: row.Takes, Assume: row.Name + "=yes", Places: len(places)}
+		g := Guess{Name: row.name, Takes: row.takes, Assume: row.name + "=yes", Places: len(places),
+			madeInRun: row.madeInRun}
 		slices.Sort(places)
 		for _, origin := range slices.Compact(places) {
 			if origin < 0 || int(origin) >= len(calls) {
@@ -106,17 +123,33 @@ func (g *Guess) at(layer string, bytes int64) {
 	}
 }
 
-// again is the same model without some guesses, or with the longest lives of variables, to be recovered anew.
-func (b *Model) again(without map[string]bool, longest bool) *Model {
+// again is the same model without some guesses, or with the longest lives of variables: to be recovered anew, or, where
+// guesses are made when a program runs, with the programs that were recovered.
+func (b *Model) again(without map[string]bool, longest, madeInRun bool) *Model {
 	c := b.choices
 	c.without, c.longest = maps.Clone(c.without), longest
 	maps.Copy(c.without, without)
-	return b.choosing(c)
+	other := b.choosing(c)
+	if !madeInRun {
+		return other
+	}
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
+	other.programs.nodes = b.programs.nodes
+	for k, p := range b.programs.of {
+		if p != nil {
+			recovered := *p
+			recovered.Without, recovered.Longest = other.without, longest
+			other.programs.of[k] = &recovered
+		}
+	}
+	return other
 }
 
 // weigh simulates a run with one guess decided otherwise.
 func (b *Model) weigh(g *Guess, s Step, sim *Simulation) error {
-	peak, err := b.again(map[string]bool{g.Name: true}, false).peakAllocated(s)
+	other := b.again(map[string]bool{g.Name: true}, false, g.madeInRun)
+	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != torch.EveryHead)
 	if err != nil {
 		return err
 	}
@@ -124,9 +157,39 @@ func (b *Model) weigh(g *Guess, s Step, sim *Simulation) error {
 	return nil
 }
 
-// peakAllocated returns the most bytes that a step allocates at once.
-func (b *Model) peakAllocated(s Step) (int64, error) {
+// peakAllocated returns the most bytes that a step allocates at once, as Simulation.Peak says it, and nothing else: for
+// several of them beside a run of the same step, whose convolutions are planned already. Where nothing but the lives of
+// variables differs, it is that of the run if they all end where they did.
+func (b *Model) peakAllocated(s Step, beside *Simulation, lives bool) (int64, error) {
 	s.Record = false
+	conf, err := s.parse()
+	if err != nil {
+		return 0, err
+	}
+	if s.MemoryLimit == 0 && !s.limitedByGPU() && conf.MemoryFraction == 0 {
+		opts, _ := s.options()
+		p, err := b.planned(s)
+		if err != nil {
+			return 0, err
+		}
+		opts.Known = beside.Run.Known()
+		if lives {
+			opts.Like = beside.Run.Log
+		}
+		opts.Spare = b.spare()
+		defer b.spared(opts.Spare)
+		opts.Brief = true
+		run, err := torch.Simulate(p, opts)
+		if err != nil {
+			return 0, fmt.Errorf("simulate: %w", err)
+		}
+		if run.Same || run.Log.Same(beside.Run.Log) {
+			return beside.Peak.Allocated, nil
+		}
+		if peak, err := caching.PeakAllocated(run.Log, conf, nil); err == nil {
+			return peak, nil
+		}
+	}
 	sim, err := b.simulateOnce(s)
 	if err != nil {
 		return 0, err

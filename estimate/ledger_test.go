@@ -88,7 +88,7 @@ func (a *asked) errorOf(t *testing.T, without []string) (float64, *Simulation) {
 }
 
 // weigh runs a case with each guess that it rests on switched off.
-func (a *asked) weigh(t *testing.T, rows []*program.GuessRow, add func(name string, with, without float64)) {
+func (a *asked) weigh(t *testing.T, rows []guessRow, add func(name string, with, without float64)) {
 	plain, sim := a.errorOf(t, nil)
 	if sim == nil {
 		return
@@ -98,9 +98,9 @@ func (a *asked) weigh(t *testing.T, rows []*program.GuessRow, add func(name stri
 		fired[g.Row] = true
 	}
 	for _, r := range rows {
-		if fired[r.Name] {
-			without, _ := a.errorOf(t, []string{r.Name})
-			add(r.Name, plain, without)
+		if fired[r.name] {
+			without, _ := a.errorOf(t, []string{r.name})
+			add(r.name, plain, without)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestLedger(t *testing.T) {
 	}
 	rows, lines := guessRows(), map[string]*guessLine{}
 	for _, r := range rows {
-		lines[r.Name] = &guessLine{name: r.Name, models: map[string]struct{}{}, helped: map[string]float64{},
+		lines[r.name] = &guessLine{name: r.name, models: map[string]struct{}{}, helped: map[string]float64{},
 			harmed: map[string]float64{}}
 	}
 	var mu sync.Mutex

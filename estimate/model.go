@@ -9,6 +9,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/recover"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -173,6 +174,27 @@ func (b *Model) program(train, autocast bool) (*program.Program, error) {
 	b.programs.nodes = nodes
 	b.programs.of[k] = p
 	return p, nil
+}
+
+// spares are of *eager.Spare: memory for the runs of one model after another.
+var spares sync.Pool
+
+// spare returns memory for a run, that of one before it if there is any; nil for a large model, whose runs leave what
+// they took to those that come next. The run over, spared takes it back.
+func (b *Model) spare() *torch.Spare {
+	if b.large() {
+		return nil
+	}
+	if s, ok := spares.Get().(*torch.Spare); ok {
+		return s
+	}
+	return new(torch.Spare)
+}
+
+func (b *Model) spared(s *torch.Spare) {
+	if s != nil {
+		spares.Put(s)
+	}
 }
 
 // forget drops what was recovered for runs.

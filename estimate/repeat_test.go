@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/test/must"
 )
 
@@ -94,6 +97,46 @@ func testLate(t *testing.T, model string, p *program.Program, o torch.Options, r
 	if slices.Equal(got, slices.Collect(run.Log.Events)) {
 		t.Errorf("%s under %+v: a late bucket makes no difference", model, o)
 	}
+}
+
+// A run that is replayed while it is simulated comes to what its replay from the beginning comes to.
+func TestFollowed(t *testing.T) {
+	for _, c := range []struct {
+		model string
+		step  Step
+	}{
+		{"qwen2_0_5b", Step{}},
+		{"densenet121", Step{}},
+		{"densenet121", Step{MemoryLimit: 600 << 20}}, // workspaces are given up
+		{"densenet121", Step{MemoryLimit: 100 << 20}}, // it does not survive
+		{"swin_t", Step{Settings: torch.Settings{Accumulate: 4, Optimizer: "muon"}}},
+	} {
+		b, err := Bind(open(t, c.model), Options{Batch: 4})
+		must.OK(t, err)
+		s, err := b.Simulate(c.step)
+		must.OK(t, err)
+		if n := s.Run.Log.Written(); n <= 1<<13 {
+			t.Errorf("%s: %d events, too few to follow", c.model, n)
+		}
+		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit,
+			Total: gpu.Default().Memory}).Finish(s.Run.Log)
+		must.OK(t, err)
+		if !reflect.DeepEqual(came(s.Replay), came(again)) {
+			t.Errorf("%s under %+v: followed %+v\nreplayed %+v", c.model, c.step, s.Replay.PeakAllocated,
+				again.PeakAllocated)
+		}
+	}
+}
+
+// came is what a replay came to: all that its result says but for the allocator as it was left.
+func came(r *caching.Result) (all []any) {
+	v := reflect.ValueOf(r).Elem()
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && f.Name != "Allocator" {
+			all = append(all, v.Field(i).Interface())
+		}
+	}
+	return all
 }
 
 // guessNamed returns the guess of that name, nil where it is not listed.
@@ -196,5 +239,64 @@ func TestCausesWeigh(t *testing.T) {
 		case c.fewer > 0 && (g == nil || !g.Weighed || g.Fewer < c.fewer-4096 || g.Fewer > c.fewer+tensor/8):
 			t.Errorf("%s: %+v, want %d less", c.name, g, c.fewer)
 		}
+	}
+}
+
+// What weighs a guess without replaying the small pool, and with plans that are known, comes to what the whole
+// simulation comes to, by any allocator's settings.
+func TestPeakAllocated(t *testing.T) {
+	for _, model := range []string{"resnet18", "unet", "vit_b_16"} {
+		b, err := Bind(openGraph(t, "", model, "ts-train"), Options{Batch: 3})
+		must.OK(t, err)
+		for _, s := range []Step{
+			{}, {Infer: true}, {MemoryLimit: 64 << 20},
+			{AllocConf: "expandable_segments:True"}, {AllocConf: "roundup_power2_divisions:8"},
+			{AllocConf: "max_split_size_mb:21"}, {AllocConf: "per_process_memory_fraction:0.001"},
+		} {
+			whole, err := b.simulateOnce(s)
+			must.OK(t, err)
+			got, err := b.peakAllocated(s, whole, false)
+			if err != nil || got != whole.Peak.Allocated {
+				t.Errorf("%s, %+v: %d, %v, want %d", model, s, got, err, whole.Peak.Allocated)
+			}
+		}
+	}
+}
+
+// A run whose values live otherwise is ended behind its first forward pass where this is like that of the run beside
+// it, and no sooner: the peak is that of the whole.
+func TestPeakAllocatedOfTheSameRun(t *testing.T) {
+	ended := 0
+	for _, model := range []string{"alexnet", "densenet121", "swin_t", "bert_base"} {
+		b, err := Bind(openGraph(t, "", model, "ts-train"), Options{Batch: 3})
+		must.OK(t, err)
+		steps := []Step{{}, {Infer: true}}
+		if model == "swin_t" || model == "bert_base" { // which have blocks
+			steps = append(steps, Step{Plan: program.Plan{Checkpoint: program.Blocks}})
+		}
+		for _, s := range steps {
+			sim, err := b.simulateOnce(s)
+			must.OK(t, err)
+			for _, r := range program.VariableGuesses {
+				other := b.again(map[string]bool{r.Name: true}, false, true)
+				want, err := other.peakAllocated(s, sim, false)
+				must.OK(t, err)
+				if got, err := other.peakAllocated(s, sim, true); err != nil || got != want {
+					t.Errorf("%s, %+v, %s: %d, %v, want %d", model, s, r.Name, got, err, want)
+				}
+				opts, _ := s.options()
+				opts.Like = sim.Run.Log
+				if p, err := other.planned(s); err != nil {
+					t.Fatal(err)
+				} else if run, err := torch.Simulate(p, opts); err != nil {
+					t.Fatal(err)
+				} else if run.Same {
+					ended++
+				}
+			}
+		}
+	}
+	if ended < 10 {
+		t.Errorf("%d runs were like the one beside them, wanted 10", ended)
 	}
 }

@@ -23,22 +23,34 @@ type simulatedStep struct {
 	err  error
 }
 
+// manySteps is from how many steps on the layers are made while the run is simulated, on another core: 1 ms of work.
+const manySteps = 2000
+
 // layersAndRun makes the rows of the layers, and simulates a step unless that is nil. The error is one about the
 // layers or the settings; simulatedStep.err says that the model cannot be run. Of a large model AddLayers makes the
-// rows, once the run's memory is free, unless the simulation may change them: it reads constants, which may tell how
-// large a dimension can be.
-func (b *Model) layersAndRun(r *Report, s *Step) (*simulatedStep, error) {
-	if s == nil || !b.large() || !b.analysis.Types.Numbers() {
-		if err := b.rows(r); err != nil || s == nil {
-			return nil, err
+// rows, once the run's memory is free.
+func (b *Model) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
+	var rows group
+	var rowErr error
+	makeRows := func() { rowErr = b.rows(r) }
+	// The simulation reads constants, which may tell how large a dimension can be. The layers read that too, so that the
+	// two run at the same time, or the other way about, only where every dimension is a number.
+	anyOrder := s != nil && b.analysis.Types.Numbers()
+	switch {
+	case anyOrder && b.large():
+	case anyOrder && len(b.analysis.Steps) >= manySteps:
+		rows.do(makeRows)
+	default:
+		if makeRows(); rowErr != nil || s == nil {
+			return nil, rowErr
 		}
 	}
-	if err := s.Check(); err != nil {
-		return nil, err
+	if err = s.Check(); err == nil {
+		run = &simulatedStep{step: s.free()}
+		run.sim, run.prog, run.why, run.err = b.simulate(&run.step)
 	}
-	run := &simulatedStep{step: s.free()}
-	run.sim, run.prog, run.why, run.err = b.simulate(&run.step)
-	return run, nil
+	rows.end()
+	return run, cmp.Or(rowErr, err)
 }
 
 // rows makes the rows of the layers.

@@ -31,7 +31,8 @@ type Step struct {
 
 	unlimited bool // whatever AllocConf says of the device's share: see free
 
-	late bool // of the two ends of a race in DDP the larger one: see eager.Replicas
+	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
+	known torch.Known // by a run of another step
 }
 
 // Check says whether the names and settings of a step are known. Simulate fails on the same.
@@ -110,7 +111,7 @@ func (b *Model) simulateBounded(s Step) (*Simulation, error) {
 			return nil, err
 		}
 	}
-	s.Record = false
+	s.Record, s.known = false, sim.Run.Known()
 	if sim.doubtful {
 		other, err := b.guessedLargest().simulateBounded(s)
 		if err != nil {
@@ -143,6 +144,7 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	opts, device := s.options()
+	opts.Known = s.known
 	p, err := b.planned(s)
 	if err != nil {
 		return nil, err
@@ -154,7 +156,15 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	}
 	most, _ := s.context(device, 2, 2)
 	cfg.Room = max(device.Memory-most, 1)
+	f := follow(cfg)
+	limited := s.limitedByGPU()
+	if !limited && !b.large() { // else what the process takes must be known first, or both would not fit into memory
+		opts.Full = f.take
+	}
+	opts.Spare = b.spare()
 	run, err := torch.Simulate(p, opts)
+	b.spared(opts.Spare)
+	f.end()
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
@@ -169,10 +179,11 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	for _, n := range p.Unknown {
 		sim.Unknown += n
 	}
-	if s.limitedByGPU() {
+	if limited {
 		cfg.Capacity = max(s.GPU.Memory-sim.Context, 1)
+		f = follow(cfg)
 	}
-	if sim.Replay, err = caching.NewReplayer(cfg).Finish(run.Log); err != nil {
+	if sim.Replay, err = f.replay.Finish(run.Log); err != nil {
 		return nil, err
 	}
 	if b.large() { // a fifth of the run's memory, and made anew in a tenth of its time

@@ -98,16 +98,41 @@ type Args struct {
 	Broadcast bool // attention to one key and value of all heads without enable_gqa
 }
 
-// Plain are no arguments but tensors.
-var Plain = &Args{}
+// Plain are no arguments but tensors, and inPlace says only that.
+var Plain, inPlace = &Args{}, &Args{Inplace: true}
 
 var PlainCall = &Call{Args: Plain}
+
+// Kept returns arguments for a call to keep. Most calls have none, or work in place.
+func (a Args) Kept() *Args {
+	switch {
+	case a.Dim != 0 || a.Dims != nil || a.Shape != nil || a.Kernel != nil || a.Stride != nil || a.Pad != nil ||
+		a.Dilate != nil || a.Groups != 0,
+		a.Keep || a.Train || a.P != 0 || a.Causal || a.Bias || a.Hidden != 0 || a.Layers != 0 || a.Packed != 0 || a.Both ||
+			a.Mode != "" || a.DType != 0 || a.Broadcast:
+		kept := a
+		return &kept
+	case a.Inplace:
+		return inPlace
+	}
+	return Plain
+}
+
+// Same reports whether calls with these arguments do the same.
+func (a *Args) Same(b *Args) bool {
+	return a == b || a.Dim == b.Dim && a.Groups == b.Groups && a.Keep == b.Keep && a.Inplace == b.Inplace &&
+		a.Train == b.Train && a.P == b.P && a.Causal == b.Causal && a.Bias == b.Bias && a.Hidden == b.Hidden &&
+		a.Layers == b.Layers && a.Packed == b.Packed && a.Both == b.Both && a.Mode == b.Mode && a.DType == b.DType &&
+		a.Broadcast == b.Broadcast && slices.Equal(a.Dims, b.Dims) && slices.Equal(a.Shape, b.Shape) &&
+		slices.Equal(a.Kernel, b.Kernel) && slices.Equal(a.Stride, b.Stride) && slices.Equal(a.Pad, b.Pad) &&
+		slices.Equal(a.Dilate, b.Dilate)
+}
 
 // InPlace makes the call work in place.
 func (c *Call) InPlace() {
 	a := *c.Args
 	a.Inplace = true
-	c.Args = &a
+	c.Args = a.Kept()
 }
 
 // A Guess is a choice between programs that are exported alike.

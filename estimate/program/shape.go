@@ -79,3 +79,12 @@ func Broadcasts(from, to []int64) bool {
 	}
 	return true
 }
+
+// HashDims adds sizes to a hash.
+func HashDims(h uint64, dims []int64) uint64 {
+	for _, n := range dims {
+		h = (h ^ uint64(n)) * 0x9e3779b97f4a7c15
+		h ^= h >> 32
+	}
+	return h
+}

@@ -41,7 +41,7 @@ func endAttention(p *program.Program) {
 		if a.written {
 			end.In = append(end.In, a.scaled, a.dropped)
 			if a.weights == program.NoValue {
-				end.Args = &program.Args{Groups: p.Values[a.dropped].Shape[0] / max(a.batch(p, made), 1), Mode: "averaged"}
+				end.Args = program.Args{Groups: p.Values[a.dropped].Shape[0] / max(a.batch(p, made), 1), Mode: "averaged"}.Kept()
 			}
 		}
 		ends[max(lastOf(p, users, a.out, c.Scope), a.average)] = end

@@ -99,7 +99,7 @@ func (b *recovery) result(id onnxload.ValueID) program.ValueID {
 
 // call emits a call whose results are the ONNX values outs.
 func (b *recovery) call(op string, args program.Args, in []program.ValueID, outs ...onnxload.ValueID) {
-	c := program.Call{Op: op, In: in, Args: &args, Layer: b.layer(b.at),
+	c := program.Call{Op: op, In: in, Args: b.keepArgs(op, args), Layer: b.layer(b.at),
 		Scope: b.scopeOf(b.at)}
 	for _, o := range outs {
 		c.Out = append(c.Out, b.result(o))
@@ -110,9 +110,19 @@ func (b *recovery) call(op string, args program.Args, in []program.ValueID, outs
 // temp emits a call whose only result has no ONNX value.
 func (b *recovery) temp(op string, args program.Args, dtype program.DType, shape []int64, in ...program.ValueID) program.ValueID {
 	v := b.add(program.Value{DType: dtype, Shape: shape})
-	b.push(program.Call{Op: op, In: in, Out: []program.ValueID{v}, Args: &args,
+	b.push(program.Call{Op: op, In: in, Out: []program.ValueID{v}, Args: b.keepArgs(op, args),
 		Layer: b.layer(b.at), Scope: b.scopeOf(b.at)})
 	return v
+}
+
+// keepArgs returns arguments for a call to keep: those of the operator's last call where they are the same.
+func (b *recovery) keepArgs(op string, args program.Args) *program.Args {
+	last := b.args[op]
+	if last == nil || !last.Same(&args) {
+		last = args.Kept()
+		b.args[op] = last
+	}
+	return last
 }
 
 func (b *recovery) push(c program.Call) {

@@ -177,7 +177,7 @@ func (a *attention) native(p *program.Program, project, out *program.Call, x, y 
 				args.Mode = "heads"
 			}
 		}
-		native.Args = &args
+		native.Args = args.Kept()
 		return []program.Call{native}
 	}
 	var calls []program.Call
@@ -185,7 +185,7 @@ func (a *attention) native(p *program.Program, project, out *program.Call, x, y 
 		return p.Add(program.Value{DType: dtype, Shape: shape})
 	}
 	add := func(op string, a program.Args, in []program.ValueID, outs ...program.ValueID) {
-		calls = append(calls, program.Call{Op: op, In: in, Out: outs, Args: &a, Layer: sdpa.Layer, Origin: sdpa.Origin,
+		calls = append(calls, program.Call{Op: op, In: in, Out: outs, Args: a.Kept(), Layer: sdpa.Layer, Origin: sdpa.Origin,
 			Stack: sdpa.Stack, Scope: sdpa.Scope})
 	}
 	packed := value(b, l, 3*e)

@@ -76,6 +76,6 @@ func turnedBack(p *program.Program, v program.ValueID, swap *program.Call, makes
 		from, to = turned, v
 	}
 	return turned, []program.Call{{Op: "permute", In: []program.ValueID{from}, Out: []program.ValueID{to},
-		Args: &program.Args{Dims: []int{0, 2, 1}}, Layer: swap.Layer, Origin: swap.Origin, Stack: swap.Stack,
+		Args: program.Args{Dims: []int{0, 2, 1}}.Kept(), Layer: swap.Layer, Origin: swap.Origin, Stack: swap.Stack,
 		Scope: swap.Scope}}
 }

@@ -211,15 +211,16 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		b.fail("node %q (%q) lacks an input or an output that it needs", b.nodes[b.at].Name, b.nodes[b.at].Op)
 		return nil
 	}
-	if known := b.shapes[id]; known != nil {
-		return known
+	if k := b.shapes[id]; k > 0 {
+		return b.kept[k-1]
 	}
 	s := b.types.Type(id).Shape
 	if !s.Ranked {
 		b.fail("value %q has no shape", b.m.NameOf(id))
 		return nil
 	}
-	out := make([]int64, 0, len(s.Dims))
+	var room [8]int64
+	out := room[:0]
 	for i, d := range s.Dims {
 		n, ok := b.settled(d)
 		if !ok {
@@ -227,8 +228,7 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		}
 		out = append(out, n)
 	}
-	b.shapes[id] = out
-	return out
+	return b.keepDims(id, out)
 }
 
 // settled puts a number in the place of what depends on data: the most that it can be, or one.
@@ -237,6 +237,17 @@ func (b *recovery) settled(d shape.Dim) (int64, bool) {
 		return d.Fewest()
 	}
 	return d.Most()
+}
+
+// keepDims keeps a copy of the sizes of a value. Values of the same sizes share them, unless others came between.
+func (b *recovery) keepDims(id onnxload.ValueID, dims []int64) []int64 {
+	last := &b.latest[program.HashDims(0, dims)%uint64(len(b.latest))]
+	if *last == 0 || !slices.Equal(b.kept[*last-1], dims) {
+		b.kept = append(b.kept, append(make([]int64, 0, len(dims)), dims...))
+		*last = int32(len(b.kept))
+	}
+	b.shapes[id] = *last
+	return b.kept[*last-1]
 }
 
 // isParameter reports whether a value is a parameter of the module.

@@ -36,7 +36,7 @@ func (b *recovery) unmergeModules() {
 		}
 		args := *c.Args
 		args.Inplace = false
-		c.Args = &args
+		c.Args = args.Kept()
 		for _, at := range others {
 			again := *c
 			again.Scope, again.Stack = p.Calls[at[0]].Scope, p.Calls[at[0]].Stack

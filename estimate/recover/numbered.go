@@ -182,7 +182,7 @@ func (b *recovery) againFor(chain []int32, reader int32) (list []program.Call, r
 		if c := &b.prog.Calls[i]; c.Args.Inplace { // which the others read as well
 			args := *c.Args
 			args.Inplace = false
-			c.Args = &args
+			c.Args = args.Kept()
 		}
 	}
 	list, result = b.again(chain)

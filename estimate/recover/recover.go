@@ -77,8 +77,8 @@ type recovery struct {
 	err   error
 
 	runs
-	shapes [][]int64 // by ONNX value: its sizes, once they were asked for
 	emission
+	sizes
 	locations
 	found
 }
@@ -104,10 +104,18 @@ type emission struct {
 	done    []bool                   // by node: part of a pattern
 	emit    []func()                 // by node: what to do instead of its row
 	of      []program.ValueID        // by ONNX value: the program's, or -2
+	args    map[string]*program.Args // of each operator's last call
 	calls   []int32                  // by program value: one more than the call that makes it, as far as it is that long
 	flips   map[program.ValueID]bool // parameters that are kept transposed
 	unknown map[int32]string         // by node: the operator that has no row
 	said    map[string]bool          // operators that a note says are approximate
+}
+
+// sizes are those of values, each kept once.
+type sizes struct {
+	shapes []int32    // by ONNX value: one more than the index of its sizes, once they were asked for
+	kept   [][]int64  // shared, never written to
+	latest [256]int32 // by hash: one more than the index of the last that were kept
 }
 
 // locations are the modules that nodes are from.
@@ -138,9 +146,9 @@ func newRecovery(src Source) *recovery {
 			Longest: src.Longest},
 		runs: runs{same: make([]onnxload.ValueID, n), made: make([]int32, n), out: make([]bool, n), host: make([]bool, n),
 			cloned: map[onnxload.ValueID]bool{}},
-		emission: emission{of: make([]program.ValueID, n), flips: map[program.ValueID]bool{},
+		emission: emission{of: make([]program.ValueID, n), args: map[string]*program.Args{}, flips: map[program.ValueID]bool{},
 			unknown: map[int32]string{}, said: map[string]bool{}},
-		shapes:    make([][]int64, n),
+		sizes:     sizes{shapes: make([]int32, n)},
 		locations: locations{called: map[string]bool{}, lostLines: map[lostLine]int32{}},
 		found: found{own: map[onnxload.ValueID]map[string]program.ValueID{}, lists: map[onnxload.ValueID][]onnxload.ValueID{},
 			weights: map[onnxload.ValueID]bool{}, pooled: map[*onnxload.Node]onnxload.ValueID{}},

@@ -61,13 +61,14 @@ func (r *run) backwardOf(root *node) {
 	for len(queue) > 0 {
 		n := heap.Pop(&queue).(*node)
 		r.evaluate(n, &queue)
+		r.recycle()
 	}
 }
 
 // countDeps counts, for every node reachable from root, the edges that lead to it.
 func (r *run) countDeps(root *node, pass int32) {
 	root.mark, root.deps = pass, 0
-	work := []*node{root}
+	work := append(r.work[:0], root)
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -85,6 +86,7 @@ func (r *run) countDeps(root *node, pass int32) {
 			fn.deps++
 		}
 	}
+	r.work = work
 }
 
 // evaluate runs one node: its gradients and saved tensors are alive while it does,
@@ -104,7 +106,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	if n.packed != nil {
 		r.unpack(n)
 	}
-	grads := []*tensor{n.grad}
+	grads := append(r.grads[:0], n.grad)
 	n.grad = nil
 	if n.more != nil {
 		for i := range *n.more {
@@ -113,6 +115,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 			o.grad = nil
 		}
 	}
+	r.grads = grads
 	var outs []*tensor
 	if n.backward != nil && slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
 		outs = n.backward(r, n, grads)
@@ -151,6 +154,9 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		r.release(g)
 	}
 	n.letGo()
+	if n.refs == 0 {
+		r.freed.nodes = append(r.freed.nodes, n.recorded)
+	}
 }
 
 // validate is validate_outputs: a gradient of a broadcast input is summed to its

@@ -72,7 +72,8 @@ func spanFrom(all []program.Span, call int32) *program.Span {
 func (r *run) detached(t *tensor) *tensor {
 	d := r.look(t, t.layout)
 	if t.requiresGrad {
-		d.requiresGrad, d.leaf = true, &leaf{param: d, hooked: true}
+		d.requiresGrad, d.leaf = true, r.leaves.one()
+		*d.leaf = leaf{param: d, hooked: true}
 	}
 	return d
 }
@@ -179,12 +180,13 @@ func (r *run) recompute(f *frame) {
 			break
 		}
 		r.releaseAll(rest)
-		for _, v := range r.lives.After(int(i)) {
+		for _, v := range r.lives.ends.After(int(i)) {
 			if !slices.Contains(f.values, v) {
 				r.release(values[v])
 				values[v] = nil
 			}
 		}
+		r.recycle()
 	}
 	for i := f.span.First; i <= f.lastCall; i++ { // results, and what an early stop unwinds
 		for _, v := range r.prog.Calls[i].Out {
@@ -195,6 +197,7 @@ func (r *run) recompute(f *frame) {
 		}
 	}
 	r.exitAutocast()
+	r.recycle()
 	r.recomputed = nil
 	r.layer, r.origin, r.index, r.amp, r.grad = layer, origin, index, amp, grads
 }

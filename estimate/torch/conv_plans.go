@@ -1,6 +1,9 @@
 package torch
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/simulate/kernels"
 	"github.com/memestimate/memestimate/simulate/timeline"
@@ -71,6 +74,7 @@ type searched struct {
 type plans struct {
 	numbers map[string]int32   // by ConvShape.AppendKey
 	planned []kernels.ConvPlan // by number less 1
+	shared  bool               // with other runs: who adds a plan makes a copy first
 }
 
 // plan returns the number of the plan of a shape and pass.
@@ -80,8 +84,11 @@ func (r *run) plan(s kernels.ConvShape, pass kernels.ConvPass) int32 {
 	if number := p.numbers[string(r.planKey)]; number > 0 {
 		return number
 	}
-	if p.numbers == nil {
+	switch {
+	case p.numbers == nil:
 		p.numbers = map[string]int32{}
+	case p.shared:
+		*p = plans{numbers: maps.Clone(p.numbers), planned: slices.Clone(p.planned)}
 	}
 	p.planned = append(p.planned, s.Plan(pass, len(p.planned), *r.opts.GPU))
 	number := int32(len(p.planned))

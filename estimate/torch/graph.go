@@ -100,16 +100,24 @@ func (r *run) needsGrad(ins ...*tensor) bool {
 // record makes outs the outputs of a new node over ins. saved are the tensors
 // whose storage backward needs; each is kept until the node has run.
 func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward rule) *node {
-	m := &recorded{backward: backward, next: make([]edge, 0, len(ins)), saved: make([]*storage, 0, len(saved))}
+	m := r.nodes.one()
+	next, kept := m.next, m.saved // of its life before
+	*m = recorded{backward: backward}
 	n := &m.node
 	*n = node{recorded: m, seq: r.seq, layer: r.layer, call: r.origin}
 	r.seq++
+	if n.next = next[:0]; cap(next) < len(ins) {
+		n.next = r.edges.some(len(ins))[:0]
+	}
 	for _, t := range ins {
 		e := edge{}
 		if t != nil && t.requiresGrad {
 			e = r.edgeTo(t)
 		}
 		n.next = append(n.next, e)
+	}
+	if n.saved = kept[:0]; cap(kept) < len(saved) {
+		n.saved = r.saves.some(len(saved))[:0]
 	}
 	if r.frame != nil || r.recomputed != nil {
 		r.pack(n, outs, saved)
@@ -152,7 +160,7 @@ func (r *run) edgeTo(t *tensor) edge {
 	if fn == nil {
 		l := t.leaf
 		if l.acc == nil {
-			l.acc = new(node)
+			l.acc = r.accs.one()
 		}
 		if fn, nr = l.acc, 0; fn.refs == 0 {
 			*fn = node{leaf: l, seq: math.MaxInt32, layer: r.layer}
@@ -196,7 +204,7 @@ func (r *run) dropNode(n *node) {
 	if n.refs > 0 {
 		return
 	}
-	work := []*node{n}
+	work := append(r.work[:0], n)
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -213,19 +221,22 @@ func (r *run) dropNode(n *node) {
 			}
 		}
 		n.letGo()
+		r.freed.nodes = append(r.freed.nodes, n.recorded)
 	}
+	r.work = work
 }
 
 // letGo has a node that is done forget those behind it: what is left of a graph would keep all of it in memory.
 func (n *node) letGo() {
-	n.next, n.backward = nil, nil
+	clear(n.next)
+	n.next, n.backward = n.next[:0], nil
 }
 
 func (r *run) releaseSaved(n *node) {
 	for _, s := range n.saved {
 		r.drop(s)
 	}
-	n.saved = nil
+	n.saved = n.saved[:0]
 	if n.packed != nil {
 		r.leave(n)
 	}

@@ -9,7 +9,8 @@ func (r *run) requireGrads(c *program.Call, values []*tensor) {
 		if v == program.NoValue || !r.prog.Values[v].Leaf || !r.grad || values[v].requiresGrad {
 			continue
 		}
-		l := &leaf{param: values[v].retain(), hooked: true}
+		l := r.leaves.one()
+		*l = leaf{param: values[v].retain(), hooked: true}
 		l.param.requiresGrad, l.param.leaf = true, l
 		r.hooked[1] = append(r.hooked[1], l)
 	}

@@ -80,7 +80,7 @@ func (r *run) pointwiseLayout(operands ...*tensor) *layout {
 		return l
 	}
 	shape := broadcastShape(operands...)
-	return newLayout(shape, pointwiseStrides(shape, operands...))
+	return r.layouts.at(shape, pointwiseStrides(shape, operands...))
 }
 
 // commonLayout returns the layout of all operands where they visibly have one that is dense, nil otherwise.

@@ -24,7 +24,7 @@ type lab struct {
 func newLab() *lab {
 	device := gpu.Default()
 	r := &run{log: new(timeline.Log), opts: &Options{Train: true, GPU: &device}, prog: &program.Program{},
-		layer: timeline.NoLayer, grad: true}
+		layer: timeline.NoLayer, rows: rowsByName(), grad: true}
 	r.blas, r.lt = [2]bool{true, true}, [2]bool{true, true} // the workspaces that a thread keeps are there already
 	r.dropoutState = r.alloc(kernels.DropoutState(device), timeline.Workspace)
 	return &lab{r: r, kept: map[*tensor]bool{}}

@@ -1,6 +1,8 @@
 package torch
 
 import (
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/simulate/kernels"
 )
@@ -38,9 +40,33 @@ func newLayout(shape, stride []int64) *layout {
 	return l
 }
 
+// layouts hold the layouts that a run has met last, by what they are: models have few, and finding one costs no memory.
+type layouts struct {
+	rows  [256]*layout // row-major, by their shapes
+	other [256]*layout
+}
+
+func (ls *layouts) at(shape, stride []int64) *layout {
+	at := &ls.other[program.HashDims(program.HashDims(0, shape), stride)%uint64(len(ls.other))]
+	if l := *at; l == nil || !slices.Equal(l.shape, shape) || !slices.Equal(l.stride, stride) {
+		*at = newLayout(shape, stride)
+	}
+	return *at
+}
+
+func (ls *layouts) rowMajor(shape []int64) *layout {
+	at := &ls.rows[program.HashDims(0, shape)%uint64(len(ls.rows))]
+	if l := *at; l == nil || !slices.Equal(l.shape, shape) {
+		*at = newLayout(shape, kernels.RowMajor(shape))
+	}
+	return *at
+}
+
 // An arrangement returns how a tensor of a shape is to lie.
-type arrangement func([]int64) *layout
+type arrangement func(*layouts, []int64) *layout
 
-func inRows(shape []int64) *layout { return newLayout(shape, kernels.RowMajor(shape)) }
+func inRows(ls *layouts, shape []int64) *layout { return ls.rowMajor(shape) }
 
-func inChannels(shape []int64) *layout { return newLayout(shape, kernels.ChannelsLast(shape)) }
+func inChannels(ls *layouts, shape []int64) *layout {
+	return ls.at(shape, kernels.ChannelsLast(shape))
+}

@@ -46,9 +46,9 @@ func (r *run) put(id program.ValueID, c timeline.Category) *tensor {
 	if dtype.IsFloat() && !v.Full {
 		dtype = r.opts.Precision.params()
 	}
-	l := inRows(v.Shape)
+	l := r.layouts.rowMajor(v.Shape)
 	if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
-		l = newLayout(v.Shape, kernels.ChannelsLast(v.Shape))
+		l = r.layouts.at(v.Shape, kernels.ChannelsLast(v.Shape))
 	}
 	apart := r.opts.Shards.Meta || r.opts.Shards.Offload
 	t := r.laidOn(c == timeline.Parameter && apart && r.opts.Train, dtype, l)
@@ -80,7 +80,8 @@ func (r *run) loadState(values []*tensor) {
 			t := r.put(id, timeline.Parameter)
 			values[id] = t
 			if t.st.parameter = !v.Frozen; v.DType.IsFloat() && !v.Frozen {
-				t.leaf = &leaf{param: t}
+				t.leaf = r.leaves.one()
+				t.leaf.param = t
 				t.requiresGrad = true
 			}
 		default:

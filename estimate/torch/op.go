@@ -3,7 +3,6 @@ package torch
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/memestimate/memestimate/estimate/program"
 )
@@ -20,8 +19,8 @@ type op struct {
 var opTables = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
 	rnnOps, einsumOps, mathOps, fftOps, deformOps, opaqueOps}
 
-// opRows are the opTables by name. They are put together when a program first runs: most commands run none.
-var opRows = sync.OnceValue(func() map[string]*op {
+// rowsByName indexes the opTables.
+func rowsByName() map[string]*op {
 	m := make(map[string]*op)
 	for _, table := range opTables {
 		for i := range table {
@@ -29,12 +28,12 @@ var opRows = sync.OnceValue(func() map[string]*op {
 		}
 	}
 	return m
-})
+}
 
 // call runs one call of the program on values, which it reads and sets. It returns the results that
 // nothing reads, for the caller to release.
 func (r *run) call(c *program.Call, values []*tensor) (unread []*tensor, err error) {
-	in := make([]*tensor, 0, len(c.In))
+	in := r.args[:0]
 	for i, v := range c.In {
 		if v == program.NoValue {
 			in = append(in, nil)
@@ -44,6 +43,7 @@ func (r *run) call(c *program.Call, values []*tensor) (unread []*tensor, err err
 			return nil, fmt.Errorf("argument %d (%q) is read before a call makes it", i, r.prog.Values[v].Name)
 		}
 	}
+	r.args = in
 	outs, err := r.apply(c, in)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (r *run) call(c *program.Call, values []*tensor) (unread []*tensor, err err
 // apply runs an operator's row on arguments, which are borrowed and may be replaced by their casts;
 // the outputs belong to the caller.
 func (r *run) apply(c *program.Call, in []*tensor) ([]*tensor, error) {
-	row := opRows()[c.Op]
+	row := r.rows[c.Op]
 	if row == nil {
 		return nil, fmt.Errorf("no row for operator %q", c.Op)
 	}

@@ -135,10 +135,10 @@ func (r *run) sdpaBackward(b kernels.AttentionBackend, trained bool, g, q, k, v 
 	like, copied := func(t *tensor) *tensor { return r.emptyLike(t, t.dtype) }, int64(0)
 	switch b {
 	case kernels.EfficientAttention:
-		headsInside := func(s []int64) *layout { // of [B, H, L, D] that lies as [B, L, H, D]
-			return newLayout(s, []int64{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1})
+		headsInside := func(ls *layouts, s []int64) *layout { // of [B, H, L, D] that lies as [B, L, H, D]
+			return ls.at(s, []int64{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1})
 		}
-		like = func(t *tensor) *tensor { return r.laid(t.dtype, headsInside(t.shape)) }
+		like = func(t *tensor) *tensor { return r.laid(t.dtype, headsInside(&r.layouts, t.shape)) }
 		copied = copiedBytes(g, headsInside, r)
 	case kernels.CuDNNAttention:
 		r.dnn[r.thread()] = true

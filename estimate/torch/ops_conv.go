@@ -48,7 +48,7 @@ func (r *run) conv(a *program.Args, x, w, bias *tensor, shape []int64, raised bo
 	// The input is copied by _convolution, the weight by cudnn_convolution_forward_out and
 	// cudnn_convolution_backward_input (cudnn/ConvShared.cpp), which have the result already.
 	xi := r.inLayout(x, layout)
-	out := r.laid(x.dtype, layout(shape))
+	out := r.laid(x.dtype, layout(&r.layouts, shape))
 	wi := r.inLayout(w, layout)
 	k := newConvShape(a, x.layout, w.layout, x.dtype, out.shape, last, raised)
 	r.dnn[r.thread()] = true
@@ -109,13 +109,13 @@ func (r *run) convBackward(n *node, outs []*tensor, k kernels.ConvShape, g, x, w
 	}
 	// grad_output.to(input.suggest_memory_format()), also of one channel, where only strides differ
 	if g.isChannelsLast() != x.isChannelsLast() {
-		gi := r.laid(g.dtype, convLayout(x, x)(g.shape))
+		gi := r.laid(g.dtype, convLayout(x, x)(&r.layouts, g.shape))
 		defer r.releaseCopy(gi, g)
 		g = gi
 	}
 	if n.wants(0) {
 		layout := convLayout(g, w)
-		outs[0] = r.laid(x.dtype, layout(x.shape))
+		outs[0] = r.laid(x.dtype, layout(&r.layouts, x.shape))
 		wi, gi := r.inLayout(w, layout), r.inLayout(g, layout)
 		r.convWorkspace(k, kernels.ConvBackwardInput)
 		r.releaseCopy(gi, g)
@@ -124,7 +124,7 @@ func (r *run) convBackward(n *node, outs []*tensor, k kernels.ConvShape, g, x, w
 	if n.wants(1) {
 		layout := convLayout(x, g)
 		gi, xi := r.inLayout(g, layout), r.inLayout(x, layout)
-		outs[1] = r.laid(w.dtype, layout(w.shape))
+		outs[1] = r.laid(w.dtype, layout(&r.layouts, w.shape))
 		r.convWorkspace(k, kernels.ConvBackwardWeight)
 		r.releaseCopy(xi, x)
 		r.releaseCopy(gi, g)
@@ -147,11 +147,11 @@ func (r *run) depthwiseBackward(n *node, outs []*tensor, g, x, w *tensor) {
 func (r *run) transposedBackward(n *node, outs []*tensor, k kernels.ConvShape, g, x, w *tensor) {
 	gi := r.inLayout(g, convLayout(x, x))
 	if n.wants(0) {
-		outs[0] = r.laid(x.dtype, convLayout(gi, w)(x.shape))
+		outs[0] = r.laid(x.dtype, convLayout(gi, w)(&r.layouts, x.shape))
 		r.convWorkspace(k, kernels.ConvBackwardInput)
 	}
 	if n.wants(1) {
-		outs[1] = r.laid(w.dtype, convLayout(x, gi)(w.shape))
+		outs[1] = r.laid(w.dtype, convLayout(x, gi)(&r.layouts, w.shape))
 		r.convWorkspace(k, kernels.ConvBackwardWeight)
 	}
 	r.releaseCopy(gi, g)
@@ -169,7 +169,7 @@ func (r *run) releaseCopy(copied, t *tensor) {
 
 // copiedBytes returns the bytes of the copy that inLayout would make of t, 0 where it makes none.
 func copiedBytes(t *tensor, layout arrangement, r *run) int64 {
-	want := layout(t.shape)
+	want := layout(&r.layouts, t.shape)
 	for i, n := range t.shape {
 		if n != 1 && t.stride[i] != want.stride[i] {
 			return t.bytes()
@@ -181,7 +181,7 @@ func copiedBytes(t *tensor, layout arrangement, r *run) int64 {
 // inLayout returns t in the strides that layout gives its shape: t itself where they are
 // so already, as contiguous(memory_format) does, else a copy.
 func (r *run) inLayout(t *tensor, layout arrangement) *tensor {
-	want := layout(t.shape)
+	want := layout(&r.layouts, t.shape)
 	for i, n := range t.shape {
 		if n != 1 && t.stride[i] != want.stride[i] {
 			return r.laid(t.dtype, want)

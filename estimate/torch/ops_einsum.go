@@ -154,7 +154,7 @@ func (r *run) aligned(x *tensor, labels string, order []byte) *tensor {
 		}
 	}
 	return r.recordView("Permute", r.alias(x, shape, stride), x, func(r *run, _ *node, g []*tensor) []*tensor {
-		return one(r.permuted(g[0], at))
+		return r.alone(r.permuted(g[0], at))
 	})
 }
 

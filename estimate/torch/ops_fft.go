@@ -23,10 +23,10 @@ func runToComplex(r *run, c *program.Call, in []*tensor) []*tensor {
 	out := r.empty(x.dtype, append(slices.Clone(x.shape), 2)...)
 	if r.needsGrad(x) {
 		r.record("ToCopy", one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.without(g[0], len(g[0].shape)-1))
+			return r.alone(r.without(g[0], len(g[0].shape)-1))
 		})
 	}
-	return one(out)
+	return r.alone(out)
 }
 
 // runFFT is _fft_c2c, over all its dimensions at once (native/cuda/SpectralOps.cpp); so is its backward, and nothing
@@ -36,10 +36,10 @@ func runFFT(r *run, c *program.Call, in []*tensor) []*tensor {
 	out := r.empty(x.dtype, x.shape...)
 	if r.needsGrad(x) {
 		r.record("FftC2C", one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.empty(g[0].dtype, g[0].shape...))
+			return r.alone(r.empty(g[0].dtype, g[0].shape...))
 		})
 	}
-	return one(out)
+	return r.alone(out)
 }
 
 // runFFTR2C is _fft_r2c with one side of the spectrum, over all its dimensions at once. Its backward fills the other
@@ -58,10 +58,10 @@ func runFFTR2C(r *run, c *program.Call, in []*tensor) []*tensor {
 			r.release(zeros)
 			real := r.without(back, len(shape))
 			r.release(back)
-			return one(real)
+			return r.alone(real)
 		})
 	}
-	return one(out)
+	return r.alone(out)
 }
 
 // runFFTC2R is _fft_c2r, of a copy, which the transform may write into. Its backward is _fft_r2c, whose doubled half it
@@ -73,10 +73,10 @@ func runFFTC2R(r *run, c *program.Call, in []*tensor) []*tensor {
 	r.scratch(program.BytesOf(x.elements, x.dtype), r.category())
 	if r.needsGrad(x) {
 		r.record("FftC2R", one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.spectrum(g[0], dims))
+			return r.alone(r.spectrum(g[0], dims))
 		})
 	}
-	return one(out)
+	return r.alone(out)
 }
 
 // spectrum makes one side of a real tensor's spectrum.

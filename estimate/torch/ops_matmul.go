@@ -67,7 +67,7 @@ func runLinear(r *run, c *program.Call, in []*tensor) []*tensor {
 	if len(in) > 2 {
 		b = in[2]
 	}
-	return one(r.linear(x, w, b))
+	return r.alone(r.linear(x, w, b))
 }
 
 func (r *run) linear(x, w, b *tensor) *tensor {
@@ -95,7 +95,7 @@ func (r *run) linear(x, w, b *tensor) *tensor {
 }
 
 func runAddmm(r *run, c *program.Call, in []*tensor) []*tensor {
-	return one(r.addmm(in[0], in[1], in[2]))
+	return r.alone(r.addmm(in[0], in[1], in[2]))
 }
 
 // addmm is bias + a @ b.
@@ -140,7 +140,7 @@ func (r *run) recordMM(name string, out, a, b, bias *tensor) {
 // mmBackward takes mat2, self.
 func mmBackward(r *run, n *node, g []*tensor) []*tensor {
 	a, b := r.looks(0, n.like(0)), r.looks(1, n.like(1))
-	outs := make([]*tensor, 2)
+	outs := r.outs(2)
 	if n.wants(1) {
 		outs[1] = r.matrixGrad(a, g[0], b)
 	}
@@ -153,7 +153,7 @@ func mmBackward(r *run, n *node, g []*tensor) []*tensor {
 // addmmBackward takes mat1, mat2, self.
 func addmmBackward(r *run, n *node, g []*tensor) []*tensor {
 	a, b := r.looks(0, n.like(0)), r.looks(1, n.like(1))
-	outs := make([]*tensor, 3)
+	outs := r.outs(3)
 	if n.wants(0) {
 		outs[0] = g[0].retain()
 	}
@@ -172,7 +172,7 @@ func (r *run) matrixGrad(x, y, like *tensor) *tensor {
 		!(like.stride[1] == 1 && like.stride[0] == like.shape[1])
 	out := r.product(x, y, like.shape, false)
 	if columns {
-		out.layout, out.view = newLayout(like.shape, []int64{1, like.shape[0]}), true
+		out.layout, out.view = r.layouts.at(like.shape, []int64{1, like.shape[0]}), true
 	}
 	return out
 }
@@ -309,7 +309,7 @@ func (r *run) bmm(a, b *tensor) *tensor {
 // bmmBackward takes mat2, self.
 func bmmBackward(r *run, n *node, g []*tensor) []*tensor {
 	a, b := r.looks(0, n.like(0)), r.looks(1, n.like(1))
-	outs := make([]*tensor, 2)
+	outs := r.outs(2)
 	if n.wants(1) {
 		outs[1] = r.product(a, g[0], b.shape, false)
 	}

@@ -46,7 +46,7 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 		}
 		r.record("BatchNorm", one(out), []*tensor{x, w, b}, append([]*tensor{x, w}, saved...),
 			func(r *run, n *node, g []*tensor) []*tensor {
-				gi := r.inLayout(g[0], func(shape []int64) *layout { return newLayout(shape, xc.stride) })
+				gi := r.inLayout(g[0], func(ls *layouts, shape []int64) *layout { return ls.at(shape, xc.stride) })
 				outs := make([]*tensor, 3)
 				last := xc.isChannelsLast() && !xc.isContiguous()
 				native := train && last && xc.dtype != program.Float32 // batch_norm_backward_reduce, then _elemt

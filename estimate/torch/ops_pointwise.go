@@ -125,14 +125,14 @@ func unary(name string, k keeps, temps int) func(*run, *program.Call, []*tensor)
 		n.know(0, like)
 		n.temps, n.sliced = int16(temps), sliced
 		r.release(original)
-		return one(out)
+		return r.alone(out)
 	}
 }
 
 func unaryBackward(r *run, n *node, g []*tensor) []*tensor {
 	x := r.looks(0, n.like(0))
 	if !n.sliced {
-		return one(r.chain(int(n.temps), g[0], x))
+		return r.alone(r.chain(int(n.temps), g[0], x))
 	}
 	// CopySlices (torch/csrc/autograd/functions/tensor.cpp): the gradient of the tensor that
 	// was written through a view is a copy, and the operator's backward has one of the view's.
@@ -140,7 +140,7 @@ func unaryBackward(r *run, n *node, g []*tensor) []*tensor {
 	part := r.emptyLike(g[0], g[0].dtype)
 	r.release(r.chain(int(n.temps), part, x))
 	r.release(part)
-	return one(base)
+	return r.alone(base)
 }
 
 // chain makes n tensors in the layout of the operands, then drops all but the last.
@@ -185,7 +185,7 @@ func runDropout(r *run, c *program.Call, in []*tensor) []*tensor {
 		if g[0].isChannelsLast() && !g[0].isContiguous() {
 			layout = inChannels
 		}
-		return one(r.laid(g[0].dtype, layout(g[0].shape)))
+		return one(r.laid(g[0].dtype, layout(&r.layouts, g[0].shape)))
 	})
 	r.release(mask)
 	return one(out)

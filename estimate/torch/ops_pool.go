@@ -134,7 +134,7 @@ func (r *run) resized(t *tensor, shape []int64) *tensor {
 	rows := r.contiguous(t)
 	defer r.release(rows)
 	if program.BytesOf(program.Numel(shape), t.dtype) <= old.st.bytes {
-		old.layout = inRows(shape)
+		old.layout = r.layouts.rowMajor(shape)
 		return old
 	}
 	out := r.empty(t.dtype, shape...)

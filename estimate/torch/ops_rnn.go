@@ -214,7 +214,7 @@ func (r *run) rnnWeights(n *node, outs []*tensor, s kernels.RNNShape, dtype prog
 			outs[i+1] = r.empty(dtype, w.shape...)
 		default:
 			dw.refs++
-			outs[i+1] = &tensor{layout: inRows(w.shape), st: dw, dtype: dtype, refs: 1}
+			outs[i+1] = &tensor{layout: r.layouts.rowMajor(w.shape), st: dw, dtype: dtype, refs: 1}
 		}
 	}
 	r.drop(ws)

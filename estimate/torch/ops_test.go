@@ -52,7 +52,7 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 		l := newLab()
 		x, w := l.plain(f32, steps, batch, width), l.leaf(f32, 4*width*(width+width+2))
 		if batchFirst {
-			x.layout = newLayout(x.shape, []int64{width, steps * width, 1})
+			x.layout = l.r.layouts.at(x.shape, []int64{width, steps * width, 1})
 		}
 		out := runRNN(kernels.LSTM)(l.r, &program.Call{Args: &program.Args{Train: true, Hidden: width, Layers: 1}},
 			[]*tensor{x, nil, nil, w})

@@ -174,6 +174,7 @@ func (r *run) stepOptimizer(o *optimizer) {
 			s.at = l
 			s.let(varGrad, nil) // grad = grads[i]
 			row.loop(s)
+			r.recycle()
 		}
 		s.leave()
 	}
@@ -267,5 +268,6 @@ func (r *run) zeroGrad(params []*leaf) {
 	for _, l := range params {
 		r.release(l.grad)
 		l.grad = nil
+		r.recycle()
 	}
 }

@@ -175,6 +175,7 @@ func adafactorStep(s *stepping) {
 		}
 		let(update, vars[estimate].retain())
 		s.norm(vars[update])
+		s.recycle()
 	}
 	for v := range vars {
 		let(v, nil)
@@ -186,8 +187,8 @@ func (s *stepping) factors(g *tensor) (row, col *tensor) {
 	k := len(g.shape)
 	a, b := slices.Clone(g.shape), slices.Clone(g.shape)
 	a[k-1], b[k-2] = 1, 1
-	return s.looks(0, operand{inRows(a), g.dtype, false}),
-		s.looks(1, operand{inRows(b), g.dtype, false})
+	return s.looks(0, operand{s.layouts.rowMajor(a), g.dtype, false}),
+		s.looks(1, operand{s.layouts.rowMajor(b), g.dtype, false})
 }
 
 // norm is t.norm(2).item().
@@ -218,6 +219,7 @@ func muonStep(s *stepping) {
 		s.release(update)
 		update = s.orthogonal(lerp)
 		s.release(lerp)
+		s.recycle()
 	}
 	s.release(update)
 	for _, l := range rest.with {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A Precision is the element types that a run computes in: parameters and inputs in one type, or float32 parameters
@@ -98,6 +99,16 @@ type Options struct {
 	Shards    Shards
 	Tensors   bool        // keep what each block is for: Run.Tensor
 	GPU       *gpu.Device // nil is the default one
+	Known     Known       // of an earlier run on the same device
+	// of a run of the same program under the same Options, but for how long Python's variables live: see Run.Same
+	Like *timeline.Log
+	// memory that an earlier run is through with, which this one takes and leaves to the next; two at a time need two
+	Spare *Spare
+	// its requests alone are asked for: what Run says of Saved and Workspaces is left out, and its Log is good until
+	// the next run with that Spare
+	Brief bool
+
+	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }
 
 // CheckOptimizer says whether Options.Optimizer takes a name.

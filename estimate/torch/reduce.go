@@ -61,6 +61,22 @@ func allDims(t *tensor) []int {
 
 // reduceScratch allocates and frees what a reduction over dims takes on the way.
 func (r *run) reduceScratch(t *tensor, dims []int) {
-	bytes := t.dtype.Bits() / 8
-	r.play(kernels.Reduction(t.shape, t.stride, dims, bytes, max(bytes, 4), *r.opts.GPU), nil)
+	known := &r.reduced[(uint64(t.elements)+uint64(len(dims)))*0x9e3779b97f4a7c15>>32%uint64(len(r.reduced))]
+	mask := uint64(0)
+	for _, d := range dims {
+		mask |= 1 << d
+	}
+	if known.layout != t.layout || known.dims != mask || known.dtype != t.dtype {
+		*known = reduction{t.layout, mask, t.dtype, kernels.Reduction(t.shape, t.stride, dims, t.dtype.Bits()/8,
+			max(t.dtype.Bits()/8, 4), *r.opts.GPU)}
+	}
+	r.play(known.script, nil)
+}
+
+// A reduction is what reducing a tensor over some dimensions takes.
+type reduction struct {
+	*layout
+	dims   uint64 // a bit for each
+	dtype  program.DType
+	script kernels.Script
 }

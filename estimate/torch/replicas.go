@@ -218,7 +218,7 @@ func (r *run) sink(out *tensor) *tensor {
 
 // passOn is the backward of what leaves its only argument as it is.
 func passOn(r *run, _ *node, g []*tensor) []*tensor {
-	outs := make([]*tensor, 1)
+	outs := r.outs(1)
 	if g[0] != nil {
 		outs[0] = g[0].retain()
 	}

@@ -31,7 +31,7 @@ func (r *run) enterGroup(i int, values []*tensor) {
 	if len(ins) > 0 {
 		r.record("RegisterPostBackwardFunction", outs, ins, nil, func(r *run, n *node, grads []*tensor) []*tensor {
 			r.afterBackward(g)
-			passed := make([]*tensor, len(grads))
+			passed := r.outs(len(grads))
 			for i, t := range grads {
 				if t != nil {
 					passed[i] = t.retain()
@@ -147,7 +147,8 @@ func (r *run) afterBackward(g *shardGroup) {
 	for _, p := range with {
 		if p.leaf.grad == nil { // else it is added to
 			out.refs++
-			p.leaf.grad = &tensor{layout: p.leaf.param.layout, st: out, dtype: own, refs: 1, view: true}
+			p.leaf.grad = r.tensors.one()
+			*p.leaf.grad = tensor{layout: p.leaf.param.layout, st: out, dtype: own, refs: 1, view: true}
 		}
 	}
 	r.drop(out)

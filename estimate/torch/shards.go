@@ -126,7 +126,10 @@ func (r *run) laidOn(meta bool, dtype program.DType, l *layout) *tensor {
 	if !meta {
 		return r.laid(dtype, l)
 	}
-	return &tensor{layout: l, st: &storage{block: noBlock, refs: 1}, dtype: dtype, refs: 1}
+	st, t := r.storages.one(), r.tensors.one()
+	*st = storage{block: noBlock, refs: 1}
+	*t = tensor{layout: l, st: st, dtype: dtype, refs: 1}
+	return t
 }
 
 // cut makes a parameter's part (FSDPParam._init_sharded_param).
@@ -152,12 +155,17 @@ func (r *run) cut(old *tensor) *shardParam {
 	if p.cast {
 		dtype = s.Param
 	}
-	whole := &storage{block: noBlock, refs: 1, state: true, parameter: old.st.parameter}
-	p.whole = &tensor{layout: old.layout, st: whole, dtype: dtype, refs: 1, requiresGrad: old.requiresGrad}
+	whole := r.storages.one()
+	*whole = storage{block: noBlock, refs: 1, state: true, parameter: old.st.parameter}
+	p.whole = r.tensors.one()
+	*p.whole = tensor{layout: old.layout, st: whole, dtype: dtype, refs: 1, requiresGrad: old.requiresGrad}
 	if old.leaf != nil {
-		p.whole.leaf = &leaf{param: p.whole}
-		part := &tensor{layout: inRows([]int64{mine, rest}), st: st, dtype: old.dtype, refs: 1, requiresGrad: true}
-		p.leaf = &leaf{param: part}
+		p.whole.leaf = r.leaves.one()
+		*p.whole.leaf = leaf{param: p.whole}
+		part := r.tensors.one()
+		*part = tensor{layout: r.layouts.rowMajor([]int64{mine, rest}), st: st, dtype: old.dtype, refs: 1, requiresGrad: true}
+		p.leaf = r.leaves.one()
+		*p.leaf = leaf{param: part}
 		part.leaf = p.leaf
 	}
 	return p

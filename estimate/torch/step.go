@@ -31,7 +31,11 @@ type Run struct {
 	// MostWorkspaces are the largest that are known of such convolutions, likewise; none where nothing is chosen.
 	MostWorkspaces []int64
 
+	// Options.Like began like this run, which ended there: what follows is the same.
+	Same bool
+
 	tensors tensorsMade
+	known   Known
 	race    race
 }
 
@@ -62,6 +66,9 @@ func Simulate(p *program.Program, opts Options) (*Run, error) {
 	if opts.Train {
 		r.wrapped()
 	}
+	if len(r.checkpoints) == 0 { // what backward recomputes is a forward pass too
+		r.like = opts.Like
+	}
 	if opts.Train {
 		err = r.train(values, params)
 	} else {
@@ -82,26 +89,50 @@ func newRun(p *program.Program, opts *Options) (*run, error) {
 		device := gpu.Default()
 		opts.GPU = &device
 	}
-	r := &run{opts: opts, prog: p, log: new(timeline.Log), layer: timeline.NoLayer, origin: -1}
+	r := &run{opts: opts, prog: p, layer: timeline.NoLayer, origin: -1}
+	if opts.Spare != nil {
+		opts.Spare.take(r, opts.Brief)
+	} else {
+		r.rows = rowsByName()
+	}
+	if r.log == nil {
+		r.log = new(timeline.Log)
+	}
+	r.plans, r.lives = opts.Known.plans, opts.Known.lives
+	r.plans.shared = r.plans.numbers != nil
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	r.log.Layers, r.lives = p.Layers, p.Liveness()
+	r.log.Layers, r.log.Full = p.Layers, opts.Full
 	return r, nil
 }
 
-// result is what is known of a run that is over.
+// result is what is known of a run that is over. Its memory goes to the next one.
 func (r *run) result() *Run {
+	p, opts := r.prog, r.opts
+	r.log.Full = nil // who followed the run is done, and may be large
+	if opts.Spare != nil {
+		opts.Spare.put(r, opts.Brief)
+	}
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), tensors: r.made}
+		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, tensors: r.made, known: Known{plans: r.plans}}
+	if opts.Spare != nil { // a large program has none, and is not kept longer than it runs
+		run.known.lives = r.lives
+	}
 	if r.ddp != nil {
 		run.race = r.ddp.race
+	}
+	if opts.Brief {
+		return run
 	}
 	run.Workspaces = kernels.OtherChoices(r.plans.planned)
 	for i := range r.plans.planned {
 		run.MostWorkspaces = append(run.MostWorkspaces, max(r.plans.planned[i].Bytes, r.plans.planned[i].Most))
 	}
-	run.Guesses = slices.Concat(r.prog.Guesses, r.lives.Guesses, r.heads.guesses)
+	if ends := &r.lives.ends; r.lives.of != nil {
+		run.Guesses = slices.Concat(p.Guesses, ends.Guesses)
+	}
+	run.Guesses = append(slices.Clip(run.Guesses), r.heads.guesses...)
 	return run
 }
 
@@ -123,6 +154,11 @@ func (r *run) begin(p timeline.Phase) {
 // forward runs the program once. Activations are let go after the last call that
 // Python still refers to them in: see program.Liveness.
 func (r *run) forward(values []*tensor) error {
+	if r.lives.of != r.prog {
+		r.lives.of = r.prog
+		r.lives.ends = r.prog.Liveness()
+	}
+	ends := &r.lives.ends
 	r.values = values
 	r.gatherRoot(values)
 	for i := range r.prog.Calls {
@@ -136,16 +172,26 @@ func (r *run) forward(values []*tensor) error {
 		}
 		r.requireGrads(c, values)
 		r.releaseAll(rest)
-		for _, v := range r.lives.After(i) {
+		for _, v := range ends.After(i) {
 			r.release(values[v])
 			values[v] = nil
 		}
 		r.exitCheckpoint(i)
 		r.exitGroup(i, values)
+		r.recycle()
 	}
 	r.leaveRoot(values)
 	r.layer, r.origin = timeline.NoLayer, -1
 	return nil
+}
+
+// isLike reports, behind the first forward pass, whether the run is what Options.Like is. Variables live in forward
+// passes alone: what is left of one is its outputs and what autograd saves. So where all its requests were the same, so
+// are those that follow.
+func (r *run) isLike() bool {
+	r.same = r.like != nil && r.log.Begins(r.like)
+	r.like = nil
+	return r.same
 }
 
 func (r *run) releaseAll(list []*tensor) {
@@ -182,6 +228,9 @@ func (r *run) infer(values []*tensor) error {
 		}
 		outs := r.takeOutputs(values)
 		r.exitAutocast()
+		if r.isLike() {
+			return nil
+		}
 		r.begin(timeline.Finish)
 		r.releaseAll(outs)
 	}

@@ -53,8 +53,9 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 		r.tooLarge(fmt.Sprintf("%d bytes", bytes))
 		bytes = 0
 	}
+	s := r.storages.one()
 	r.born++
-	s := &storage{block: noBlock, bytes: max(bytes, 0), refs: 1, born: r.born}
+	*s = storage{block: noBlock, bytes: max(bytes, 0), refs: 1, born: r.born}
 	if !r.stopped() {
 		s.block = r.request(bytes, c)
 	}
@@ -83,6 +84,7 @@ func (r *run) drop(s *storage) {
 		return
 	}
 	r.free(s.block)
+	r.freed.storages = append(r.freed.storages, s)
 }
 
 // recategorize says what a block turned out to be for.
@@ -112,12 +114,12 @@ func (r *run) category() timeline.Category {
 
 // empty returns a new row-major tensor with one reference.
 func (r *run) empty(dtype program.DType, shape ...int64) *tensor {
-	return r.laid(dtype, inRows(shape))
+	return r.laid(dtype, r.layouts.rowMajor(shape))
 }
 
 // strided returns a new dense tensor of these strides.
 func (r *run) strided(dtype program.DType, shape, stride []int64) *tensor {
-	return r.laid(dtype, newLayout(shape, stride))
+	return r.laid(dtype, r.layouts.at(shape, stride))
 }
 
 // laid returns a new dense tensor of this layout.
@@ -128,7 +130,8 @@ func (r *run) laid(dtype program.DType, l *layout) *tensor {
 	} else {
 		r.tooLarge(fmt.Sprintf("shape %v", l.shape))
 	}
-	t := &tensor{layout: l, st: r.alloc(bytes, r.category()), dtype: dtype, refs: 1}
+	t := r.tensors.one()
+	*t = tensor{layout: l, st: r.alloc(bytes, r.category()), dtype: dtype, refs: 1}
 	if r.opts.Tensors && t.st.block != noBlock {
 		r.made.add(t.st.block, dtype, l)
 	}
@@ -169,7 +172,7 @@ func likeStrides(t *tensor) []int64 {
 
 // alias returns another tensor of t's storage with one reference.
 func (r *run) alias(t *tensor, shape, stride []int64) *tensor {
-	return r.look(t, newLayout(shape, stride))
+	return r.look(t, r.layouts.at(shape, stride))
 }
 
 // look is alias with a layout.
@@ -178,7 +181,9 @@ func (r *run) look(t *tensor, l *layout) *tensor {
 		return &tensor{layout: l, host: true, dtype: t.dtype, refs: 1}
 	}
 	t.st.refs++
-	return &tensor{layout: l, st: t.st, dtype: t.dtype, refs: 1, view: true}
+	view := r.tensors.one()
+	*view = tensor{layout: l, st: t.st, dtype: t.dtype, refs: 1, view: true}
+	return view
 }
 
 // scalar returns a Python number: it has no memory on the GPU.
@@ -206,6 +211,13 @@ func (r *run) release(t *tensor) {
 		r.dropNode(t.fn)
 		t.fn = nil
 	}
+	r.freed.tensors = append(r.freed.tensors, t)
+}
+
+// alone returns a list of one tensor, which is good until the next.
+func (r *run) alone(t *tensor) []*tensor {
+	r.only[0] = t
+	return r.only[:]
 }
 
 // An operand is what a rule for backward holds of a tensor.

@@ -36,7 +36,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	var end moment // of the step before
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		for pass := range max(r.opts.Accumulate, 1) {
-			if err := r.pass(t, r.step == 1 && pass == 0); err != nil {
+			if more, err := r.pass(t, r.step == 1 && pass == 0); err != nil || !more {
 				return err
 			}
 		}
@@ -54,13 +54,14 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	return nil
 }
 
-// pass is one forward and backward pass: the whole of a step, or one of those whose gradients it accumulates.
-func (r *run) pass(t *training, first bool) error {
+// pass is one forward and backward pass: the whole of a step, or one of those whose gradients it accumulates. There is
+// no more of a run which its first forward pass shows to be like an earlier one.
+func (r *run) pass(t *training, first bool) (more bool, err error) {
 	r.begin(timeline.Forward)
 	r.enterAutocast()
 	r.beforeForward(t.values)
 	if err := r.forward(t.values); err != nil {
-		return err
+		return false, err
 	}
 	old := t.outs
 	t.outs = r.takeOutputs(t.values)
@@ -68,17 +69,20 @@ func (r *run) pass(t *training, first bool) error {
 		t.outs[i] = r.sink(t.outs[i])
 	}
 	if len(t.outs) == 0 || t.outs[0] == nil {
-		return fmt.Errorf("the model has no output")
+		return false, fmt.Errorf("the model has no output")
+	}
+	if r.isLike() {
+		return false, nil
 	}
 	r.releaseAll(old)
 	if err := r.computeLoss(t, first); err != nil {
-		return err
+		return false, err
 	}
 	r.exitAutocast()
 	if t.loss == nil {
-		return nil
+		return true, nil
 	}
-	return r.backward(t)
+	return true, r.backward(t)
 }
 
 // computeLoss replaces the loss of the pass before by that of this one's outputs.
@@ -106,7 +110,7 @@ func (r *run) computeLoss(t *training, first bool) (err error) {
 		r.releaseAll(t.outs)
 		t.outs = nil
 	}
-	if loss != nil && r.saved == 0 {
+	if loss != nil && r.saved == 0 && !r.opts.Brief {
 		r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
 	}
 	return nil
@@ -152,6 +156,8 @@ func (r *run) endStep(o *optimizer, params []*leaf, scaler *gradScaler) error {
 	if r.err != nil {
 		return fmt.Errorf("optimizer: %w", r.err)
 	}
+	r.recycle()
+	r.forgetGone()
 	return nil
 }
 
@@ -182,7 +188,7 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 	r.passes++
 	loss.fn.mark = r.passes
 	nodes := make([]*node, 0, r.seq) // those that save something
-	work := []*node{loss.fn}
+	work := append(r.work[:0], loss.fn)
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -196,6 +202,7 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 			}
 		}
 	}
+	r.work = work
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.seq, b.seq) })
 	for _, n := range nodes {
 		add := func(s *storage) {

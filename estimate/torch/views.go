@@ -66,7 +66,7 @@ func (r *run) view(t *tensor, shape []int64) (*tensor, bool) {
 		return nil, false
 	}
 	return r.recordView("View", r.alias(t, shape, stride), t, func(r *run, n *node, g []*tensor) []*tensor {
-		return one(r.reshapeGrad(g[0], n.like(0).shape))
+		return r.alone(r.reshapeGrad(g[0], n.like(0).shape))
 	}), true
 }
 
@@ -128,12 +128,12 @@ func (r *run) permute(t *tensor, perm []int) *tensor {
 		inverse[p] = i
 	}
 	return r.recordView("Permute", v, t, func(r *run, _ *node, g []*tensor) []*tensor {
-		return one(r.permuted(g[0], inverse))
+		return r.alone(r.permuted(g[0], inverse))
 	})
 }
 
 func transposeBackward(r *run, _ *node, g []*tensor) []*tensor {
-	return one(r.permuted(g[0], []int{1, 0}))
+	return r.alone(r.permuted(g[0], []int{1, 0}))
 }
 
 func (r *run) permuted(t *tensor, perm []int) *tensor {
@@ -174,21 +174,21 @@ func (r *run) expand(t *tensor, shape []int64) *tensor {
 		}
 	}
 	return r.recordView("Expand", r.alias(t, shape, stride), t, func(r *run, n *node, g []*tensor) []*tensor {
-		return one(r.sumTo(g[0], n.like(0).shape))
+		return r.alone(r.sumTo(g[0], n.like(0).shape))
 	})
 }
 
 // unsqueeze is Tensor.unsqueeze.
 func (r *run) unsqueeze(t *tensor, dim int) *tensor {
 	return r.recordView("Unsqueeze", r.with(t, dim), t, func(r *run, _ *node, g []*tensor) []*tensor {
-		return one(r.without(g[0], dim))
+		return r.alone(r.without(g[0], dim))
 	})
 }
 
 // squeeze drops a dimension of size 1.
 func (r *run) squeeze(t *tensor, dim int) *tensor {
 	return r.recordView("Squeeze", r.without(t, dim), t, func(r *run, _ *node, g []*tensor) []*tensor {
-		return one(r.with(g[0], dim))
+		return r.alone(r.with(g[0], dim))
 	})
 }
 
@@ -220,7 +220,7 @@ func (r *run) selectAt(t *tensor, dim int) *tensor {
 }
 
 func sliceBackward(r *run, n *node, g []*tensor) []*tensor {
-	return one(r.empty(g[0].dtype, n.like(0).shape...))
+	return r.alone(r.empty(g[0].dtype, n.like(0).shape...))
 }
 
 // split is Tensor.split: views of consecutive parts.

@@ -120,6 +120,61 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 	return bytes, true
 }
 
+// PeakAllocated returns the most bytes that a run has allocated at once: what replaying it comes to, at a fraction of
+// the cost. In the small pool a block is always split to what was asked for, so that the sum of the requests is enough;
+// the large one is replayed. Workspaces are as in Config. The run must have no limit; an error says that it exceeds the
+// most that is simulated.
+func PeakAllocated(l *timeline.Log, o Options, workspaces []int64) (peak int64, err error) {
+	a := replayings.Get().(*replaying)
+	defer replayings.Put(a)
+	a.begin(Config{Options: o})
+	var live []int32             // of each block its size in the small pool, or what is not the Block of the large one
+	planned := map[int32]int64{} // by block
+	for _, p := range l.Plans() {
+		if p.Plan > 0 && int(p.Plan) <= len(workspaces) {
+			planned[p.Block] = workspaces[p.Plan-1]
+		}
+	}
+	small := int64(0)
+	for s := range l.Stretches {
+		for _, e := range s.Entries {
+			switch e.Kind() {
+			case timeline.Alloc:
+				bytes := e.Bytes()
+				if len(planned) > 0 {
+					if w, ok := planned[int32(len(live))-s.Shift]; ok {
+						bytes = w
+					}
+				}
+				size := int64(0)
+				if bytes > 0 {
+					size = o.roundSize(bytes)
+				}
+				if size <= smallSize {
+					small += size
+					live = append(live, int32(size/minBlock))
+				} else {
+					b, err := a.Malloc(bytes, int(e.Stream()))
+					if err != nil {
+						return 0, err
+					}
+					live = append(live, ^int32(b))
+				}
+				peak = max(peak, small+a.stats.AllocatedBytes.All.Current)
+			case timeline.Free:
+				if v := live[s.Block(e)]; v >= 0 {
+					small -= int64(v) * minBlock
+				} else if err := a.Free(Block(^v)); err != nil {
+					return 0, err
+				}
+			case timeline.Release:
+				a.EmptyCache()
+			}
+		}
+	}
+	return peak, nil
+}
+
 // Needs returns, for each plan, the most bytes that its requests are live with, had they these sizes and were all
 // other planned requests not there.
 func (g *LargeRequests) Needs(workspaces []int64) []int64 {

@@ -41,8 +41,9 @@ func TestRelease(t *testing.T) {
 		t.Errorf("%d reserved after %d segments and %d given back", r.End.Reserved, r.Stats.DeviceAllocs,
 			r.Stats.DeviceFrees)
 	}
-	if peak := r.PeakAllocated.Allocated; peak != unit {
-		t.Errorf("%d allocated at most", peak)
+	peak, err := PeakAllocated(l, Options{}, nil)
+	if err != nil || peak != unit {
+		t.Errorf("%d allocated at most, %v", peak, err)
 	}
 	if needs := LargeOf(l, Options{}).Needs([]int64{0}); !slices.Equal(needs, []int64{0}) {
 		t.Errorf("%d without a plan", needs)

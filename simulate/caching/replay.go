@@ -59,7 +59,8 @@ type Result struct {
 	again func(*Replayer) // replays the same run
 }
 
-// A Replayer replays a run. A request that can be done without is left out when there is no memory for it, after the allocator has given its cached blocks back in vain.
+// A Replayer replays a run, a simulated one while it is still being written. A request that can be done without is left
+// out when there is no memory for it, after the allocator has given its cached blocks back in vain.
 type Replayer struct {
 	a       *Allocator
 	r       *Result
@@ -82,19 +83,31 @@ func NewReplayer(cfg Config) *Replayer {
 	return p
 }
 
-// Finish replays a Log, and says what it came to. The Replayer must not be used afterwards.
+// Take replays the next part of a Log: all of them, in order, up to any one. The rest is for Finish.
+func (p *Replayer) Take(part timeline.Part) {
+	if !p.stopped() {
+		p.run(&timeline.Stretch{Entries: part.Entries}, part.Plans)
+	}
+}
+
+// Finish replays what Take was not given of a Log, and says what all of it came to. The Replayer must not be used
+// afterwards.
 func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
-	p.r.again = func(p *Replayer) { p.all(l) }
-	p.all(l)
+	p.r.again = func(p *Replayer) { p.rest(l) }
+	p.rest(l)
 	return p.result()
 }
 
-func (p *Replayer) all(l *timeline.Log) {
+// rest replays what was not taken of a Log.
+func (p *Replayer) rest(l *timeline.Log) {
 	p.caught = l.Attempts()
+	taken := p.event
 	for s := range l.Stretches {
-		if p.run(s, l.Plans()); p.stopped() {
+		if p.stopped() {
 			break
 		}
+		s.Entries = s.Entries[min(max(taken-s.First, 0), len(s.Entries)):]
+		p.run(s, l.Plans())
 	}
 }
 

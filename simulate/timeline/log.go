@@ -55,10 +55,20 @@ type Log struct {
 	plans   []Planned // in the order of blocks
 	caught  []int     // indices of the Releases at which the program was told that there is no memory
 	again   again
+
+	// Full is called with what was written when there is a good deal of it, for a reader at the writer's heels: it may be
+	// read while more is written. Nil calls nobody.
+	Full func(Part)
 }
 
 // A Planned is a block that can be done without: see Event.Plan.
 type Planned struct{ Block, Plan int32 }
+
+// A Part is what was written since the last Part, with all that is planned so far.
+type Part struct {
+	Entries []Entry
+	Plans   []Planned
+}
 
 // again says that the last entries happen some more times.
 type again struct {
@@ -66,6 +76,19 @@ type again struct {
 	first   int32 // the first block that these entries allocate
 	times   int
 	carried [][2]int32 // blocks from before that they give back, each with the one of theirs that takes its place
+}
+
+// Reset empties the log, and keeps its memory for what is written next: nothing read of it before may be used any more.
+func (l *Log) Reset() {
+	l.entries.Reset()
+	l.blocks.Reset()
+	*l = Log{entries: l.entries, blocks: l.blocks, marks: l.marks[:0], plans: l.plans[:0], caught: l.caught[:0]}
+}
+
+// Same reports whether another log has the same events.
+func (l *Log) Same(other *Log) bool {
+	return l.Written() == other.Written() && l.Len() == other.Len() && l.again.from == other.again.from &&
+		l.Begins(other)
 }
 
 // Mark begins a phase of a step.
@@ -108,7 +131,12 @@ func (l *Log) Caught(layer int32) {
 // Attempts returns the indices of the events that Caught wrote: each ends an attempt of the program.
 func (l *Log) Attempts() []int { return l.caught }
 
-func (l *Log) write(e Entry) { l.entries.Add(e) }
+func (l *Log) write(e Entry) {
+	l.entries.Add(e)
+	if l.Full != nil && l.entries.Len()%chunkLen == 0 {
+		l.Full(Part{l.entries.chunks[len(l.entries.chunks)-1], l.plans})
+	}
+}
 
 // Plan returns the plan of a block, mostly 0: see Event.Plan.
 func (l *Log) Plan(block int32) int32 {
@@ -131,6 +159,17 @@ func (l *Log) Blocks() int32 {
 
 // Written returns how many events were written; those of repetitions are not.
 func (l *Log) Written() int { return l.entries.Len() }
+
+// Begins reports whether another log begins with all that was written.
+func (l *Log) Begins(other *Log) bool {
+	for i, c := range l.entries.chunks {
+		if i == len(other.entries.chunks) || len(c) > len(other.entries.chunks[i]) ||
+			!slices.Equal(c, other.entries.chunks[i][:len(c)]) {
+			return false
+		}
+	}
+	return true
+}
 
 // Len returns the number of events, those of repetitions included.
 func (l *Log) Len() int {
