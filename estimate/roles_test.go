@@ -150,19 +150,27 @@ func TestSignatureRoles(t *testing.T) {
 	}
 }
 
-// What the exporter says that it computed is no parameter, though its name has no number: embedding, where PyTorch's
-// own are embedding.weight.
+// What the exporter says that it computed is no parameter, though its name has no number (embedding, where PyTorch's
+// own are embedding.weight) or a product reads it.
 func TestComputedRoles(t *testing.T) {
-	for folded, want := range map[string]int{"['m.types.weight', 'zeros']": 0, "": 1} {
-		v := on.Float("embedding", 16, 16)
-		if folded != "" {
-			v.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: folded}}
+	for _, tt := range []struct {
+		name, folded, op string
+		want             int
+	}{
+		{"embedding", "['m.types.weight', 'zeros']", "Add", 0},
+		{"embedding", "", "Add", 1},
+		{"repeat", "['adj']", "MatMul", 0},
+		{"repeat", "", "MatMul", 1},
+	} {
+		v := on.Float(tt.name, 16, 16)
+		if tt.folded != "" {
+			v.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: tt.folded}}
 		}
 		r := answer(t, on.Model{Graph: on.Graph{In: []on.Value{on.Float("x", 16, 16)}, Out: []on.Value{{Name: "y"}},
-			Inits: []on.Tensor{on.Bare("embedding", onnxload.Float32, 16, 16)},
-			Nodes: []on.Node{on.Op("Add", "x embedding", "y")}, Infos: []on.Value{v}}}, Options{})
-		if int(r.Parameters.Tensors) != want {
-			t.Errorf("computed of %q: %d parameters, want %d", folded, r.Parameters.Tensors, want)
+			Inits: []on.Tensor{on.Bare(tt.name, onnxload.Float32, 16, 16)},
+			Nodes: []on.Node{on.Op(tt.op, "x "+tt.name, "y")}, Infos: []on.Value{v}}}, Options{})
+		if int(r.Parameters.Tensors) != tt.want {
+			t.Errorf("%+v: %d parameters", tt, r.Parameters.Tensors)
 		}
 	}
 }

@@ -46,6 +46,12 @@ func FoldedFrom(t *onnxload.Tensor) iter.Seq[string] {
 	}
 }
 
+// isRepeated reports whether a constant is another that the exporter repeated, adj.repeat(batch, 1, 1): no module has
+// such a parameter, and the program makes it whenever it runs.
+func isRepeated(name string, t *onnxload.Tensor) bool {
+	return t != nil && t.Folded != "" && operatorOf(name) == "repeat"
+}
+
 // CallOf takes apart what torch.export names what a call makes: "cos_1" is of the operator cos, and of its calls the
 // second.
 func CallOf(name string) (operator string, number int) {

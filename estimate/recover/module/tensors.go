@@ -85,7 +85,7 @@ func (a *Analysis) roleByUse(c *constant) role {
 		return RoleParameter // whatever its name is
 	case buffer || isBufferName(name) || a.rotates(c):
 		return RoleBuffer
-	case weight && !(isScalar(c.tensor) && !named), !named && a.filters(c):
+	case weight && !(isScalar(c.tensor) && !named) && !isRepeated(name, c.tensor), !named && a.filters(c):
 		return RoleParameter
 	case a.masksScores(c) || a.frozen(c):
 		return RoleBuffer
