@@ -83,7 +83,9 @@ func (g *Grid) Text(w io.Writer, width int) error {
 		eachLine(r, line)
 	}
 	if g.Footer != nil {
-		b.WriteString(dashes)
+		if len(g.Rows) > 0 {
+			b.WriteString(dashes)
+		}
 		line(g.Footer)
 	}
 	if len(left) > 0 {

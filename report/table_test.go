@@ -105,6 +105,17 @@ func TestTableWithHostileNames(t *testing.T) {
 	}
 }
 
+// A graph without layers has its total below one rule, not below two.
+func TestTableOfNoLayers(t *testing.T) {
+	g, err := Table(fake(0, hostile), nil, false)
+	must.OK(t, err)
+	var b bytes.Buffer
+	must.OK(t, g.Text(&b, 0))
+	if n := strings.Count(b.String(), "\n-"); n != 1 {
+		t.Errorf("%d rules in\n%s", n, b.String())
+	}
+}
+
 func TestShow(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
