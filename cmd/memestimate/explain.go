@@ -63,11 +63,14 @@ would help, and by how much at most.
 Exit codes: 0 when the text was understood, 3 when not.`,
 		Example: `  python train.py 2>&1 | memestimate explain
   memestimate explain train.log`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arg := "-"
 			if len(args) > 0 {
 				arg = args[0]
+			}
+			if err := o.check(snapshotSource(e, arg)); err != nil {
+				return err
 			}
 			text, taken, err := pasted(e, arg)
 			if err != nil {

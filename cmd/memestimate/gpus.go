@@ -24,12 +24,7 @@ devices" lists those of this machine. With a name, the one that --gpu takes for 
 
 Of AMD's and Intel's the memory alone is known, and of a size, --gpu 24GiB: what the run takes is that
 on the first GPU of the list, or on the one that a recording was made for.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return exactly("name")(cmd, args)
-		},
+		Args: atMost("name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

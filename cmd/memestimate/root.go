@@ -205,6 +205,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// atMost takes the one argument of that name, or none.
+func atMost(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return exactly(name)(cmd, args)
+	}
+}
+
 // A subcommand is a command below memestimate, to be built where it is asked for.
 type subcommand struct {
 	name  string

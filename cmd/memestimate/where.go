@@ -41,7 +41,7 @@ nothing. GPUs whose last sample is older than --max-age, or that fell silent, ar
 server that knows no GPU is exit code 4, not 1.`,
 		Example: `  memestimate where resnet50 --batch 256 --prometheus http://prometheus:9090
   memestimate where --need 70GiB --prometheus http://prometheus:9090 --format json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error { return s.run(e, cmd, args) },
 	}
 	q := &s.question

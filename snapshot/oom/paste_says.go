@@ -123,8 +123,10 @@ func (p *Paste) Says(size func(int64) string) string {
 	case p.Allocated >= 0:
 		return fmt.Sprintf("the program's own tensors take %s, and %s more were asked for: %s too much", size(p.Allocated),
 			size(p.Tried), size(max(p.short(), 1)))
+	case p.Free >= 0:
+		return fmt.Sprintf("%s were asked for and %s are free", size(p.Tried), size(p.Free))
 	}
-	return fmt.Sprintf("%s were asked for and %s are free", size(p.Tried), size(max(p.Free, 0)))
+	return fmt.Sprintf("%s were asked for; what was free is not in the text", size(p.Tried))
 }
 
 // Advise says what would help, and by how much at most.
