@@ -139,10 +139,7 @@ func (c *Check) run(o *Outcome) (err error) {
 		return err
 	}
 	f := o.File
-	grows := false
-	for i := range f.Models {
-		grows = grows || f.Models[i].Limits.Growth != nil
-	}
+	grows := slices.ContainsFunc(f.Models, func(m budget.Model) bool { return m.Limits.Growth != nil })
 	if o.Models, err = c.FindModels(f); err != nil {
 		return err
 	}
@@ -223,7 +220,7 @@ func (m *Model) judge(label string, sure estimate.Confidence, head, base Report)
 	limits := m.Entry.Limits
 	limits.Confidence = cmp.Or(sure, limits.Confidence)
 	x.Lines = limits.Judge(m.Name, label, x.Head, budget.Standing{Base: x.Base, Why: m.past.why,
-		New: m.Entry.IsNew(m.Name), LowerBound: m.Entry.LowerBound})
+		New: m.Entry.New.Match(m.Name), LowerBound: m.Entry.LowerBound})
 	for _, fit := range limits.Fits {
 		r, err := head(fit.Text)
 		if err != nil {

@@ -150,28 +150,21 @@ func (c *comment) limits(limit int) {
 		c.WriteString("**This change loosens its own limits:**\n\n")
 		c.list(loosened, limit)
 	}
-	var list []string
+	var gone, others []string
 	for _, r := range c.o.removed {
 		text := name(r.Model, listName) + ": " + r.Why
 		if r.To != "" {
 			text += " to " + name(r.To, listName)
 		}
-		list = append(list, text)
+		gone = append(gone, text)
 	}
-	if len(list) > 0 {
-		fmt.Fprintf(c, "**%s no longer checked:**\n\n", report.Plural(len(list), "model"))
-		c.many(list, limit)
-	}
-	list = nil
+	c.many(report.Plural(len(gone), "model")+" no longer checked", gone, limit)
 	for _, x := range c.o.asks {
 		if !x.Loosens {
-			list = append(list, changeText(&x))
+			others = append(others, changeText(&x))
 		}
 	}
-	if len(list) > 0 {
-		c.WriteString("**What is asked of models changes here:**\n\n")
-		c.many(list, limit)
-	}
+	c.many("What is asked of models changes here", others, limit)
 	if c.o.was != "" && c.o.base != nil && len(c.o.Models) > 0 {
 		fmt.Fprintf(c, "Whether limits change is not known: %s.\n\n", sentence(c.o.was))
 	}
@@ -193,10 +186,7 @@ func (c *comment) wrong(limit int) {
 			list = append(list, name(m.Name, listName)+": "+sentence(text))
 		}
 	}
-	if len(list) > 0 {
-		fmt.Fprintf(c, "**%s could not be estimated:**\n\n", report.Plural(len(list), "model"))
-		c.many(list, limit)
-	}
+	c.many(report.Plural(len(list), "model")+" could not be estimated", list, limit)
 }
 
 // models writes the tables: of what changed or is over, and folded away of what stays as it was.
@@ -279,8 +269,12 @@ func (c *comment) list(items []string, limit int) {
 	c.WriteString("\n")
 }
 
-// many writes items that a reader must see, in about limit bytes: the first of them open, the rest folded away.
-func (c *comment) many(items []string, limit int) {
+// many writes items, if any, that a reader must see, in about limit bytes: the first of them open, the rest folded away.
+func (c *comment) many(title string, items []string, limit int) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(c, "**%s:**\n\n", title)
 	if len(items) <= openItems+1 {
 		c.list(items, limit)
 		return

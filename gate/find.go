@@ -118,8 +118,7 @@ func findFiles(f *budget.File, m *budget.Model) (out []*Model, err error) {
 			return nil, f.At(p.Line, "path %q: no such file, and no built-in model of that name", p.Text)
 		}
 		for _, name := range found {
-			excluded := slices.ContainsFunc(m.Exclude, func(g budget.Value) bool { return budget.Matches(g.Text, name) })
-			if excluded || slices.Contains(names, name) {
+			if m.Exclude.Match(name) || slices.Contains(names, name) {
 				continue
 			}
 			if err := stays(dir, name); err != nil {

@@ -294,18 +294,13 @@ func partsOf(m *onnxload.Model) parts {
 
 // like is the share of the parts that two have in common.
 func (p parts) like(o parts) float64 {
-	common, all := 0, 0
+	common, both := 0, 0
 	for k, n := range p {
 		common += min(n, o[k])
-		all += max(n, o[k])
+		both += n
 	}
-	for k, n := range o {
-		if p[k] == 0 {
-			all += n
-		}
+	for _, n := range o {
+		both += n
 	}
-	if all == 0 {
-		return 0
-	}
-	return float64(common) / float64(all)
+	return float64(common) / float64(max(both-common, 1))
 }

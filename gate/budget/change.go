@@ -35,8 +35,7 @@ func (f *File) Asked(files []string, builtin func(string) bool) map[string][]*Mo
 				found = []string{p.Text}
 			}
 			for _, name := range found {
-				excluded := slices.ContainsFunc(m.Exclude, func(g Value) bool { return Matches(g.Text, name) })
-				if !seen[name] && (!excluded || builtin(name)) {
+				if !seen[name] && (!m.Exclude.Match(name) || builtin(name)) {
 					seen[name] = true
 					out[name] = append(out[name], m)
 				}
@@ -138,7 +137,7 @@ func asks(entries []*Model) map[string]ask {
 	}
 	for _, m := range entries {
 		for _, s := range m.Limits.Sizes {
-			add(keyOf(s.Total), report.Size(s.Bytes), float64(s.Bytes))
+			add(strings.TrimPrefix(s.Total, "peak_"), report.Size(s.Bytes), float64(s.Bytes))
 		}
 		if g := m.Limits.Growth; g != nil {
 			add("growth", g.String(), g.Percent+float64(g.Bytes))
@@ -174,17 +173,7 @@ func asks(entries []*Model) map[string]ask {
 // Limited reports whether anything is asked of an estimate.
 func (l Limits) Limited() bool { return len(l.Sizes) > 0 || l.Growth != nil || len(l.Fits) > 0 }
 
-// totalOf are the totals that a limit is about.
+// totalOf are the totals that a limit is about. Their names are those of the limits, some after "peak_".
 var totalOf = map[string]string{
 	"device": diff.Device, "reserved": diff.Reserved, "allocated": diff.Allocated, "parameters": diff.Parameters,
-}
-
-// keyOf returns the key that limits a total.
-func keyOf(total string) string {
-	for key, t := range totalOf {
-		if t == total {
-			return key
-		}
-	}
-	return ""
 }

@@ -28,23 +28,24 @@ type File struct {
 type Model struct {
 	Line       int
 	Paths      []Value // files, globs or built-in names
-	Exclude    []Value
-	New        []Value    // globs of models that the base may lack
+	Exclude    Globs
+	New        Globs      // models that the base may lack
 	LowerBound bool       // operators that are not modelled are accepted
 	Settings   []Settings // one at least
 	Limits     Limits
 }
 
-// IsNew reports whether the base may lack a model.
-func (m *Model) IsNew(name string) bool {
-	return slices.ContainsFunc(m.New, func(g Value) bool { return Matches(g.Text, name) })
-}
-
 // Excludes reports whether an entry says that a file is left out.
 func (f *File) Excludes(name string) bool {
-	return slices.ContainsFunc(f.Models, func(m Model) bool {
-		return slices.ContainsFunc(m.Exclude, func(g Value) bool { return Matches(g.Text, name) })
-	})
+	return slices.ContainsFunc(f.Models, func(m Model) bool { return m.Exclude.Match(name) })
+}
+
+// Globs are patterns of names.
+type Globs []Value
+
+// Match reports whether a name matches one of them.
+func (all Globs) Match(name string) bool {
+	return slices.ContainsFunc(all, func(g Value) bool { return Matches(g.Text, name) })
 }
 
 // A Value is a text of the file, with its line.

@@ -31,20 +31,17 @@ func Parse(path string, data []byte) (*File, error) {
 	}
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
-	if err := d.Decode(&doc); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, p.errorf(nil, "is empty, want the key %q at least", "models")
-		}
+	if err := d.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return nil, p.syntax(err)
+	}
+	if len(doc.Content) != 1 {
+		return nil, p.errorf(nil, "is empty, want the key %q at least", "models")
 	}
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
 		if err != nil {
 			return nil, p.syntax(err)
 		}
 		return nil, p.errorf(&more, "a second document, want one")
-	}
-	if len(doc.Content) != 1 {
-		return nil, p.errorf(nil, "is empty, want the key %q at least", "models")
 	}
 	return p.file(doc.Content[0])
 }

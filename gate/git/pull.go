@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,9 +31,7 @@ func (r *Repo) Fetch(name string) (string, error) {
 		if err == nil {
 			return r.Commit("FETCH_HEAD")
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 	}
 	return "", first
 }
@@ -110,8 +109,12 @@ func (r *Repo) mergedTarget(p Pull, merge, side string, fetch bool) (string, err
 	if merge == p.Merge {
 		return r.bring(side, fetch)
 	}
-	known, err := r.InTarget(p, side, fetch)
-	if err == nil && !known {
+	target, err := r.target(p, fetch)
+	if err != nil {
+		return "", err
+	}
+	common, err := r.MergeBase(side, target, fetch) // which deepens a shallow clone until it is known
+	if err == nil && common != side {
 		err = fmt.Errorf("what is checked out, %.12s, merges %.12s, which is no commit of the target %s", merge, side,
 			p.Target)
 	}
@@ -119,17 +122,6 @@ func (r *Repo) mergedTarget(p Pull, merge, side string, fetch bool) (string, err
 		return "", err
 	}
 	return r.bring(side, fetch)
-}
-
-// InTarget reports whether a commit is one of the branch that a pull request is to be merged into. With fetch, a
-// shallow clone is deepened until it is known.
-func (r *Repo) InTarget(p Pull, commit string, fetch bool) (bool, error) {
-	target, err := r.target(p, fetch)
-	if err != nil {
-		return false, err
-	}
-	common, err := r.MergeBase(commit, target, fetch)
-	return common == commit, err
 }
 
 // target returns the last commit of the branch that a pull request is to be merged into.
