@@ -79,13 +79,9 @@ Exit codes: 0 when the text was understood, 3 when not.`,
 			if taken {
 				return showPasted(e, &o, cmd, arg)
 			}
-			name := "standard input"
-			if arg != "-" {
-				name = quoteArg(arg)
-			}
 			p, ok := oom.ReadPaste(strings.ToValidUTF8(string(text), "?"))
 			if !ok {
-				return fail(exitInput, "%s: nothing in it says that memory ran out", name).withHint(
+				return fail(exitInput, "%s: nothing in it says that memory ran out", e.nameOf(arg)).withHint(
 					`paste the whole message, "CUDA out of memory. Tried to allocate ...", memory_summary() or nvidia-smi's table`)
 			}
 			r := explained(p)
@@ -104,16 +100,11 @@ Exit codes: 0 when the text was understood, 3 when not.`,
 
 // pasted reads a text, or reports that it is a snapshot, of which nothing has been taken then.
 func pasted(e *env, arg string) (text []byte, snapshot bool, err error) {
-	r, name := e.stdin, "standard input"
-	if arg != "-" {
-		name = quoteArg(arg)
-		f, err := openFile(arg)
-		if err != nil {
-			return nil, false, err
-		}
-		defer f.Close()
-		r = f
+	r, name, err := e.open(arg)
+	if err != nil {
+		return nil, false, err
 	}
+	defer r.Close()
 	in := bufio.NewReader(r)
 	head, _ := in.Peek(4)
 	if bytes.HasPrefix(head, []byte{0x80}) || bytes.HasPrefix(head, []byte{0x1f, 0x8b}) ||
@@ -164,11 +155,11 @@ func explained(p *oom.Paste) *explainJSON {
 		}
 		r.Advice = append(r.Advice, adviceJSON{a.What, a.Helps, said(a.Bytes), a.Why})
 		if joins {
-			if conf := "expandable_segments:True"; p.Old {
-				r.Next = append(r.Next, "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 python train.py")
-			} else {
-				r.Next = append(r.Next, "PYTORCH_CUDA_ALLOC_CONF="+conf+" python train.py")
+			conf := "expandable_segments:True"
+			if p.Old {
+				conf = "max_split_size_mb:128"
 			}
+			r.Next = append(r.Next, "PYTORCH_CUDA_ALLOC_CONF="+conf+" python train.py")
 		}
 		if a.What == "ending other processes" && a.Helps != "no" {
 			r.Next = append(r.Next, "memestimate devices")

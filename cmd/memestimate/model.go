@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -222,6 +223,23 @@ func openFile(path string) (*os.File, error) {
 		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
 	}
 	return f, nil
+}
+
+// open opens a file to read, or standard input where the argument is "-", and says what messages call it.
+func (e *env) open(arg string) (in io.ReadCloser, name string, err error) {
+	if arg == "-" {
+		return io.NopCloser(e.stdin), e.nameOf(arg), nil
+	}
+	in, err = openFile(arg)
+	return in, e.nameOf(arg), err
+}
+
+// nameOf is what messages call a file, or standard input.
+func (e *env) nameOf(arg string) string {
+	if arg == "-" {
+		return cmp.Or(e.stdinName, "standard input")
+	}
+	return quoteArg(arg)
 }
 
 func isPipe(f *os.File) bool {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -210,9 +211,7 @@ func (l *launch) explain(err error) error {
 	x := fail(exitDevice, "run: %w", err)
 	if no, ok := errors.AsType[*devices.NoFit](err); ok {
 		x.code = exitNo
-		switch {
-		case l.print || l.wait.set || !no.Held():
-		default:
+		if !l.print && !l.wait.set && no.Held() {
 			return x.withHint("--wait waits for it")
 		}
 	}
@@ -278,18 +277,11 @@ func (l *launch) tell(e *env, h *devices.Hold, state *devices.State) {
 
 // overlay returns environ with the variables vars in place of its own.
 func overlay(environ, vars []string) []string {
-	out := make([]string, 0, len(environ)+len(vars))
-	for _, v := range environ {
+	others := slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		replaced := false
-		for _, w := range vars {
-			replaced = replaced || strings.HasPrefix(w, name+"=")
-		}
-		if !replaced {
-			out = append(out, v)
-		}
-	}
-	return append(out, vars...)
+		return slices.ContainsFunc(vars, func(w string) bool { return strings.HasPrefix(w, name+"=") })
+	})
+	return append(others, vars...)
 }
 
 // waited says how long a wait lasted that a signal ended.

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -38,7 +38,7 @@ func snapshotCommand(e *env) *cobra.Command {
 // snapshotSource is a snapshot as the command line names it.
 func snapshotSource(e *env, arg string) source {
 	if arg == "-" {
-		return source{arg: arg, name: cmp.Or(e.stdinName, "standard input")}
+		return source{arg: arg, name: e.nameOf(arg)}
 	}
 	return source{arg: arg, name: filepath.Base(arg), file: arg}
 }
@@ -61,18 +61,13 @@ func openSnapshot(e *env, o *output, arg string) (*snapshot.Snapshot, error) {
 
 // readSnapshot reads a file, or standard input where the argument is "-".
 func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
-	r, name := e.stdin, cmp.Or(e.stdinName, "standard input")
-	if arg != "-" {
-		name = quoteArg(arg)
-		f, err := openFile(arg)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		if st, err := f.Stat(); err == nil && st.IsDir() {
-			return nil, fail(exitInput, "%s: is a folder, wanted a memory snapshot", name)
-		}
-		r = f
+	r, name, err := e.open(arg)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if st, err := os.Stat(arg); arg != "-" && err == nil && st.IsDir() {
+		return nil, fail(exitInput, "%s: is a folder, wanted a memory snapshot", name)
 	}
 	p := startProgress(e, "reading "+name)
 	defer p.done()

@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+//go:build unix
 
 package main
 
@@ -7,7 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 )
@@ -83,7 +84,7 @@ func inForeground() bool {
 		return false
 	}
 	defer tty.Close()
-	var group int32
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, tty.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group)))
-	return errno == 0 && int(group) == syscall.Getpgrp()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	own, ownErr := unix.Getpgid(0)
+	return err == nil && ownErr == nil && group == own
 }

@@ -31,12 +31,9 @@ type answerCache struct {
 	state string // what is installed, "" until it is known
 }
 
-// An installation says of an interpreter which folders its packages are in. Whoever installs, updates or removes one
-// changes the time of its folder.
-type installation struct {
-	Folders []string `json:"folders"`
-	Stamps  []string `json:"stamps"`
-}
+// An installation says of the folders that an interpreter's packages are in when each was last changed: whoever
+// installs, updates or removes a package changes the time of its folder.
+type installation map[string]string
 
 // stamp is when something was last changed, "" where it is not there.
 func stamp(path string) string {
@@ -56,17 +53,16 @@ func (c *answerCache) installed(folders []string) {
 	if c.folder == "" {
 		return
 	}
-	folders = slices.DeleteFunc(folders, func(f string) bool { // this program's own package, which is known
-		return filepath.Dir(f) == filepath.Join(c.folder, "python")
-	})
-	in := installation{Folders: append([]string{c.python}, folders...)}
-	for _, f := range in.Folders {
-		in.Stamps = append(in.Stamps, stamp(f))
+	in := installation{c.python: stamp(c.python)}
+	for _, f := range folders {
+		if filepath.Dir(f) != filepath.Join(c.folder, "python") { // this program's own package, which is known
+			in[f] = stamp(f)
+		}
 	}
 	if data, err := json.Marshal(in); err == nil {
 		keepFile(c.installationFile(), data)
+		c.state = digest(string(data))
 	}
-	c.state = digest(slices.Concat(in.Folders, in.Stamps)...)
 }
 
 // known reads what is installed, where nothing has changed since it was noted.
@@ -76,15 +72,15 @@ func (c *answerCache) known() bool {
 	}
 	var in installation
 	data, err := os.ReadFile(c.installationFile())
-	if err != nil || json.Unmarshal(data, &in) != nil || len(in.Folders) != len(in.Stamps) {
+	if err != nil || json.Unmarshal(data, &in) != nil {
 		return false
 	}
-	for i, f := range in.Folders {
-		if stamp(f) != in.Stamps[i] {
+	for folder, then := range in {
+		if stamp(folder) != then {
 			return false
 		}
 	}
-	c.state = digest(slices.Concat(in.Folders, in.Stamps)...)
+	c.state = digest(string(data))
 	return true
 }
 
