@@ -204,7 +204,10 @@ func (n *Need) patch(kind string, doc map[string]any, path []string) (map[string
 		return nil, err
 	}
 	name, _ := meta["name"].(string)
-	name = cmp.Or(name, strings.TrimSuffix(fmt.Sprint(meta["generateName"]), "-"))
+	prefix, _ := meta["generateName"].(string)
+	if name = cmp.Or(name, strings.TrimSuffix(prefix, "-")); name == "" {
+		return nil, fmt.Errorf("%s: no metadata.name", kind)
+	}
 	template := n.claimTemplate(name + "-gpu")
 	if meta["namespace"] != nil {
 		template["metadata"].(map[string]any)["namespace"] = meta["namespace"]

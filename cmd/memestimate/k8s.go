@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -38,6 +39,9 @@ func (p *podNeed) need(bytes uint64, gpus int) *kubernetes.Need {
 		Resource: p.resource, Queue: p.queue}
 }
 
+// jobName matches what Kubernetes takes as the name of a Job: its pods have it as a label.
+var jobName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
 // k8sCommand writes a job's need into Kubernetes manifests.
 func k8sCommand(e *env) *cobra.Command {
 	var model subject
@@ -68,6 +72,9 @@ rest.`,
 			}
 			if file != "" && (len(command) > 0 || cmd.Flags().Changed("image") || cmd.Flags().Changed("name")) {
 				return usagef("k8s: --file has the job: no COMMAND, --image or --name beside it")
+			}
+			if !jobName.MatchString(name) {
+				return usagef("k8s: --name %q: wanted up to 63 of a-z, 0-9 and -, a letter or digit first and last", name)
 			}
 			need := p.need(bytes+model.margin, count.least())
 			job, err := kubernetes.Encode(kubernetes.Job(name, image, command))
