@@ -268,18 +268,10 @@ func (a *Allocator) handOut(p *pool, id int32, bytes, size int64) int32 {
 	counted := b.segment == none // parts of expandable segments are not counted as split
 	rest := b.size - size
 	if a.shouldSplit(p, size, rest) {
-		// The new block is the lower part; the remainder keeps its identity.
-		front := a.newBlock(block{addr: b.addr, size: size, prev: b.prev, next: id, segment: b.segment, stream: b.stream,
-			small: b.small})
-		if b.prev != none {
-			a.at(b.prev).next = front
-		}
-		b.prev = front
-		b.addr += size
-		b.size = rest
+		front := a.cut(id, size)
 		a.cache(p, id)
 		if counted && split {
-			a.stats.InactiveSplitBytes.sub(p.small, size)
+			a.stats.InactiveSplitBytes.add(p.small, -size)
 		} else if counted {
 			a.stats.InactiveSplitBytes.add(p.small, rest)
 			a.stats.InactiveSplit.add(p.small, 1)
@@ -287,8 +279,8 @@ func (a *Allocator) handOut(p *pool, id int32, bytes, size int64) int32 {
 		id = front
 		b = a.at(id)
 	} else if counted && split {
-		a.stats.InactiveSplitBytes.sub(p.small, b.size)
-		a.stats.InactiveSplit.sub(p.small, 1)
+		a.stats.InactiveSplitBytes.add(p.small, -b.size)
+		a.stats.InactiveSplit.add(p.small, -1)
 	}
 	b.state = active
 	b.requested = bytes

@@ -56,6 +56,20 @@ func (a *Allocator) newBlock(b block) int32 {
 	return int32(a.blocks.Len() - 1)
 }
 
+// cut makes the lower part of a block, of so many bytes, a block of its own. The rest keeps its identity.
+func (a *Allocator) cut(id int32, size int64) int32 {
+	b := a.at(id)
+	lower := a.newBlock(block{addr: b.addr, size: size, prev: b.prev, next: id, segment: b.segment, stream: b.stream,
+		small: b.small, state: b.state})
+	if b.prev != none {
+		a.at(b.prev).next = lower
+	}
+	b.prev = lower
+	b.addr += size
+	b.size -= size
+	return lower
+}
+
 // at returns a block, which keeps its place.
 func (a *Allocator) at(id int32) *block { return a.blocks.At(int(id)) }
 

@@ -17,22 +17,16 @@ func (a *Allocator) unmappedEntry(id int32) entry {
 // The block is in no pool.
 func (a *Allocator) reserveExpandable(p *pool, stream int32, size int64) int32 {
 	id := a.findRange(p, stream, size)
-	if id == none {
-		return none
+	if id != none && a.at(id).state == unmapped {
+		id = a.mapPages(p, id, min(a.at(id).size, size))
 	}
-	if a.at(id).state == unmapped {
-		if !a.mapPages(p, id, min(a.at(id).size, size)) {
-			return none
-		}
+	for id != none && a.at(id).size < size {
+		next := a.at(id).next // mapping merges the block into it
+		id = a.mapPages(p, next, min(size-a.at(id).size, a.at(next).size))
 	}
-	for a.at(id).size < size {
-		next := a.at(id).next
-		if !a.mapPages(p, next, min(size-a.at(id).size, a.at(next).size)) {
-			return none
-		}
-		id = next // mapping merged the block into its neighbour
+	if id != none {
+		p.free.remove(a.freeEntry(id))
 	}
-	p.free.remove(a.freeEntry(id))
 	return id
 }
 
@@ -77,25 +71,20 @@ func (a *Allocator) findRange(p *pool, stream int32, size int64) int32 {
 }
 
 // mapPages maps the first pages of an unmapped block, as many as cover size, and
-// puts the result, merged with its neighbours, into the pool under the same id.
-// It fails when the device has no page left.
-func (a *Allocator) mapPages(p *pool, id int32, size int64) bool {
+// puts the result, merged with its neighbours, into the pool.
+// It returns none when the device has no page left.
+func (a *Allocator) mapPages(p *pool, id int32, size int64) int32 {
 	b := a.at(id)
 	seg := a.expandable[b.segment-1]
 	mapped := (size + seg.page - 1) / seg.page * seg.page
 	if a.stats.ReservedBytes.All.Current+mapped > a.capacity {
-		return false
+		return none
 	}
 	p.unmapped.remove(a.unmappedEntry(id))
 	if mapped < b.size {
-		rest := a.newBlock(block{addr: b.addr + mapped, size: b.size - mapped, prev: id, next: b.next,
-			stream: b.stream, small: b.small, segment: b.segment, state: unmapped})
-		if b.next != none {
-			a.at(b.next).prev = rest
-		}
-		b.next = rest
-		b.size = mapped
-		p.unmapped.insert(a.unmappedEntry(rest))
+		pages := a.cut(id, mapped)
+		p.unmapped.insert(a.unmappedEntry(id))
+		id, b = pages, a.at(pages)
 	}
 	addr, stream := b.addr, b.stream
 	b.state = cached
@@ -105,7 +94,7 @@ func (a *Allocator) mapPages(p *pool, id int32, size int64) bool {
 	a.stats.ReservedBytes.add(p.small, mapped)
 	a.stats.DeviceAllocs++
 	a.record(TraceEntry{Action: SegmentMap, Address: addr, Bytes: mapped, Stream: stream})
-	return true
+	return id
 }
 
 // unmap takes the whole pages inside a cached block of an expandable segment away.
@@ -120,31 +109,18 @@ func (a *Allocator) unmap(p *pool, id int32) {
 	p.free.remove(a.freeEntry(id))
 	addr, size := seg.addr+begin, end-begin
 	if before := addr - b.addr; before > 0 {
-		front := a.newBlock(block{addr: b.addr, size: before, prev: b.prev, next: id, stream: b.stream, small: b.small,
-			segment: b.segment})
-		if b.prev != none {
-			a.at(b.prev).next = front
-		}
-		b.prev = front
-		a.cache(p, front)
-		b.addr += before
-		b.size -= before
+		a.cache(p, a.cut(id, before))
 	}
-	if after := b.size - size; after > 0 {
-		back := a.newBlock(block{addr: addr + size, size: after, prev: id, next: b.next, stream: b.stream, small: b.small,
-			segment: b.segment})
-		if b.next != none {
-			a.at(b.next).prev = back
-		}
-		b.next = back
-		a.cache(p, back)
-		b.size = size
+	if b.size > size {
+		whole := a.cut(id, size)
+		a.cache(p, id)
+		id, b = whole, a.at(whole)
 	}
 	b.state = unmapped
 	a.merge(p, id, b.prev)
 	a.merge(p, id, b.next)
 	p.unmapped.insert(a.unmappedEntry(id))
-	a.stats.ReservedBytes.sub(p.small, size)
+	a.stats.ReservedBytes.add(p.small, -size)
 	a.stats.DeviceFrees++
 	a.record(TraceEntry{Action: SegmentUnmap, Address: addr, Bytes: size, Stream: b.stream})
 	if b.prev == none && b.next == none {

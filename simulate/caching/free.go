@@ -18,10 +18,10 @@ func (a *Allocator) Free(b Block) error {
 		p = &a.pools[1]
 	}
 	size, requested := blk.size, blk.requested
-	a.stats.Allocation.sub(p.small, 1)
-	a.stats.AllocatedBytes.sub(p.small, size)
+	a.stats.Allocation.add(p.small, -1)
+	a.stats.AllocatedBytes.add(p.small, -size)
 	if size >= a.maxSplit {
-		a.stats.OversizeAllocations.sub(1)
+		a.stats.OversizeAllocations.add(-1)
 	}
 	a.record(TraceEntry{Action: FreeRequested, Address: blk.addr, Bytes: requested, Stream: blk.stream})
 	a.record(TraceEntry{Action: FreeCompleted, Address: blk.addr, Bytes: requested, Stream: blk.stream})
@@ -41,19 +41,11 @@ func (a *Allocator) Free(b Block) error {
 		bytes += blk.size
 	}
 	if blk.segment == none {
-		change(&a.stats.InactiveSplit, p.small, count)
-		change(&a.stats.InactiveSplitBytes, p.small, bytes)
+		a.stats.InactiveSplit.add(p.small, count)
+		a.stats.InactiveSplitBytes.add(p.small, bytes)
 	}
-	a.stats.RequestedBytes.sub(p.small, requested)
+	a.stats.RequestedBytes.add(p.small, -requested)
 	return nil
-}
-
-func change(s *PoolStat, small bool, n int64) {
-	if n > 0 {
-		s.add(small, n)
-	} else if n < 0 {
-		s.sub(small, -n)
-	}
 }
 
 // merge joins a neighbour of the same state to a block that is in no pool, and

@@ -40,10 +40,10 @@ func (a *Allocator) releaseCached() {
 func (a *Allocator) releaseSegment(p *pool, id int32) {
 	b := a.at(id)
 	a.stats.DeviceFrees++
-	a.stats.Segment.sub(p.small, 1)
-	a.stats.ReservedBytes.sub(p.small, b.size)
+	a.stats.Segment.add(p.small, -1)
+	a.stats.ReservedBytes.add(p.small, -b.size)
 	if b.size >= a.maxSplit {
-		a.stats.OversizeSegments.sub(1)
+		a.stats.OversizeSegments.add(-1)
 	}
 	a.record(TraceEntry{Action: SegmentFree, Address: b.addr, Bytes: b.size, Stream: b.stream})
 	p.free.remove(a.freeEntry(id))

@@ -8,15 +8,15 @@ type Stat struct {
 	Current, Peak, Allocated, Freed int64
 }
 
+// add counts an increase, or a decrease where n is negative.
 func (s *Stat) add(n int64) {
 	s.Current += n
+	if n < 0 {
+		s.Freed -= n
+		return
+	}
 	s.Peak = max(s.Peak, s.Current)
 	s.Allocated += n
-}
-
-func (s *Stat) sub(n int64) {
-	s.Current -= n
-	s.Freed += n
 }
 
 // A PoolStat is a statistic of both pools together, of the small and of the large one.
@@ -30,15 +30,6 @@ func (s *PoolStat) add(small bool, n int64) {
 		s.Small.add(n)
 	} else {
 		s.Large.add(n)
-	}
-}
-
-func (s *PoolStat) sub(small bool, n int64) {
-	s.All.sub(n)
-	if small {
-		s.Small.sub(n)
-	} else {
-		s.Large.sub(n)
 	}
 }
 

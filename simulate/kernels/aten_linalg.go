@@ -4,20 +4,20 @@ package kernels
 // asks for is neither published nor in PyTorch's source: the sizes are those that it took on an H200 (cuSOLVER of CUDA
 // 13.0), each matrix of one to 1,024 rows, alone and in batches, in float32, float64 and complex64.
 var atenLinalg = []operator{
-	{"linalg_lu_factor_ex", (*Kernels).luFactor},
-	{"_linalg_det", (*Kernels).luFactor},
-	{"_linalg_slogdet", (*Kernels).luFactor},
+	{"linalg_lu_factor_ex", on((*Kernels).luFactor, 0)},
+	{"_linalg_det", on((*Kernels).luFactor, 0)},
+	{"_linalg_slogdet", on((*Kernels).luFactor, 0)},
 	{"linalg_lu", on((*Kernels).luParts, 0)},
 	{"linalg_inv_ex", on((*Kernels).inverse, 0)},
 	{"_linalg_solve_ex", on((*Kernels).solve, 0)},
-	{"linalg_lu_solve", (*Kernels).luSolve},
+	{"linalg_lu_solve", on((*Kernels).luSolve, 2)},
 	{"linalg_cholesky_ex", nil},
 	{"cholesky", nil},
 	{"cholesky_inverse", func(k *Kernels, c *Call) { k.copyAside(c, 0) }},
 	{"_cholesky_solve_helper", func(k *Kernels, c *Call) { k.copyAside(c, 1) }},
 	{"linalg_qr", on((*Kernels).qr, 0)},
 	{"geqrf", on((*Kernels).geqrf, 0)},
-	{"linalg_householder_product", (*Kernels).householder},
+	{"linalg_householder_product", on((*Kernels).householder, 0)},
 	{"linalg_lstsq", on((*Kernels).leastSquares, 0)},
 	{"_linalg_eigh", on((*Kernels).eigh, 0)},
 	{"_linalg_svd", on((*Kernels).svd, 0)},
@@ -49,9 +49,7 @@ func (k *Kernels) getrf(x *Tensor) {
 
 func (k *Kernels) luFactor(c *Call) {
 	k.makesAll(c)
-	if x := c.tensor(0); x != nil {
-		k.getrf(x)
-	}
+	k.getrf(c.tensor(0))
 }
 
 // luParts is linalg_lu: its three results are taken out of the decomposition.
@@ -88,9 +86,7 @@ func (k *Kernels) solve(c *Call) {
 // luSolve is linalg_lu_solve(LU, pivots, B).
 func (k *Kernels) luSolve(c *Call) {
 	k.makesAll(c)
-	if b := c.tensor(2); b != nil {
-		k.solved(b)
-	}
+	k.solved(c.tensor(2))
 }
 
 // solved is what solving for b by an LU decomposition takes. One or two systems of few columns are cuSOLVER's; all
@@ -151,9 +147,7 @@ func (k *Kernels) qr(c *Call) {
 
 func (k *Kernels) householder(c *Call) {
 	k.makesAll(c)
-	if x := c.tensor(0); x != nil {
-		k.scratch(productWork(x))
-	}
+	k.scratch(productWork(c.tensor(0)))
 }
 
 // leastSquares is linalg_lstsq(A, B): a copy of A is decomposed, and Q's transpose applied to B (ormqr).
@@ -176,9 +170,9 @@ func (k *Kernels) eigh(c *Call) {
 	x := c.tensor(0)
 	_, n, batch := matrices(x)
 	k.makesAll(c)
-	vectors := 0
-	if y := c.result(1); y.Elements == 0 { // no result
-		vectors = k.take(x.Bytes())
+	var vectors []int
+	if c.result(1).Elements == 0 { // no result
+		vectors = append(vectors, k.take(x.Bytes()))
 	}
 	wide := x.Elem / 4
 	switch {
@@ -190,9 +184,7 @@ func (k *Kernels) eigh(c *Call) {
 		work := saturate(x.Elem, 4, n, n) + saturate(wide, 262144+380*n)
 		k.give(k.guess(work, saturate(2, work)))
 	}
-	if c.result(1).Elements == 0 {
-		k.give(vectors)
-	}
+	k.give(vectors...)
 }
 
 // svd is _linalg_svd(A, full_matrices, compute_uv, driver): a copy of A, by Jacobi's method, of small ones as a batch.

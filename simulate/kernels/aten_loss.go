@@ -6,13 +6,13 @@ var atenLosses = []operator{
 	{"nll_loss_backward", nil},
 	{"nll_loss2d_forward", func(k *Kernels, c *Call) { k.contiguous(c, 0, 1) }},
 	{"nll_loss2d_backward", nil},
-	{"mse_loss", (*Kernels).pointwiseLoss},
-	{"smooth_l1_loss", (*Kernels).pointwiseLoss},
+	{"mse_loss", keptLoss(2, (*Tensor).Bytes)},
+	{"smooth_l1_loss", keptLoss(2, (*Tensor).Bytes)},
 	{"mse_loss_backward", nil},
 	{"smooth_l1_loss_backward", nil},
 	{"huber_loss", (*Kernels).reducedLoss},
 	{"huber_loss_backward", nil},
-	{"binary_cross_entropy", (*Kernels).binaryCrossEntropy},
+	{"binary_cross_entropy", keptLoss(3, func(t *Tensor) int64 { return t.Elem })},
 	{"binary_cross_entropy_backward", nil},
 	{"binary_cross_entropy_with_logits", on((*Kernels).logitsLoss, 0)},
 	{"_ctc_loss_backward", nil},
@@ -43,18 +43,21 @@ func (k *Kernels) reduced(c *Call, reduction int) *Tensor {
 	return x
 }
 
-// pointwiseLoss is mse_loss(self, target, reduction) or smooth_l1_loss: the loss is first written into a tensor of the
-// arguments' size, then averaged into the result, whose storage was made for that size too and keeps it (the
-// structured kernels' meta functions in BinaryOps.cpp).
-func (k *Kernels) pointwiseLoss(c *Call) {
-	x := k.reduced(c, 2)
-	if x == nil {
-		return
+// keptLoss is a loss whose result keeps the storage that was made for one of the arguments' size. mse_loss(self, target,
+// reduction) and smooth_l1_loss are first written into another tensor of that size, then averaged into the result (the
+// structured kernels' meta functions in BinaryOps.cpp); binary_cross_entropy(self, target, weight, reduction) is made in
+// it, and its mean beside.
+func keptLoss(reduction int, beside func(t *Tensor) int64) func(*Kernels, *Call) {
+	return func(k *Kernels, c *Call) {
+		x := k.reduced(c, reduction)
+		if x == nil {
+			return
+		}
+		k.makesAs(0, x.Bytes())
+		temp := k.take(beside(x))
+		k.reduce(x, allDims(c, x))
+		k.give(temp)
 	}
-	k.makesAs(0, x.Bytes())
-	each := k.take(x.Bytes())
-	k.reduce(x, allDims(c, x))
-	k.give(each)
 }
 
 // reducedLoss averages a tensor of the arguments' size.
@@ -67,19 +70,6 @@ func (k *Kernels) reducedLoss(c *Call) {
 	k.makes(0)
 	k.reduce(x, allDims(c, x))
 	k.give(each)
-}
-
-// binaryCrossEntropy is binary_cross_entropy(self, target, weight, reduction): the result keeps the storage of a
-// tensor of the arguments' size, in which the loss was made.
-func (k *Kernels) binaryCrossEntropy(c *Call) {
-	x := k.reduced(c, 3)
-	if x == nil {
-		return
-	}
-	k.makesAs(0, x.Bytes())
-	mean := k.take(x.Elem)
-	k.reduce(x, allDims(c, x))
-	k.give(mean)
 }
 
 // logitsLoss is binary_cross_entropy_with_logits: log_sigmoid(input) and (1 - target) * input - that.

@@ -7,20 +7,14 @@ var atenNorms = []operator{
 	{"_native_batch_norm_legit", on((*Kernels).batchNorm, 0)},
 	{"cudnn_batch_norm_backward", func(k *Kernels, c *Call) { k.batchNormBackward(c, 1, 0, true) }},
 	{"native_batch_norm_backward", func(k *Kernels, c *Call) { k.batchNormBackward(c, 0, 1, c.flag(7)) }},
-	{"native_layer_norm", on((*Kernels).layerNorm, 0)}, // cuda/layer_norm_kernel.cu
-	{"_fused_rms_norm", on((*Kernels).layerNorm, 0)},
+	{"native_layer_norm", on((*Kernels).ofCopy, 0)}, // cuda/layer_norm_kernel.cu
+	{"_fused_rms_norm", on((*Kernels).ofCopy, 0)},
 	{"native_layer_norm_backward", func(k *Kernels, c *Call) { k.layerNormBackward(c, 2) }},
 	{"_fused_rms_norm_backward", func(k *Kernels, c *Call) { k.layerNormBackward(c, 1) }},
 	{"native_group_norm", (*Kernels).groupNorm}, // cuda/group_norm_kernel.cu
 	{"native_group_norm_backward", on((*Kernels).groupNormBackward, 0)},
 	{"_weight_norm_interface", nil}, // cuda/WeightNorm.cu
-	{"_weight_norm_interface_backward", func(k *Kernels, c *Call) {
-		if g := c.tensor(0); g != nil {
-			copied := k.copyTo(g, RowMajor)
-			k.makes(0, 1)
-			k.give(copied)
-		}
-	}},
+	{"_weight_norm_interface_backward", on((*Kernels).ofCopy, 0)},
 	{"batch_norm_stats", nil}, // of SyncBatchNorm
 	{"batch_norm_elemt", nil},
 	{"batch_norm_gather_stats_with_counts", nil},
@@ -63,8 +57,8 @@ func (k *Kernels) batchNormBackward(c *Call, gradient, input int, train bool) {
 	k.give(gi)
 }
 
-// layerNorm copies a strided input for the kernel.
-func (k *Kernels) layerNorm(c *Call) {
+// ofCopy copies a strided input for the kernel.
+func (k *Kernels) ofCopy(c *Call) {
 	x := c.tensor(0)
 	xi := k.copyTo(x, RowMajor)
 	k.makesAll(c)

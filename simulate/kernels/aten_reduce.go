@@ -30,8 +30,8 @@ var atenReductions = []operator{
 	{"count_nonzero", nil},
 	{"logsumexp", on((*Kernels).logSumExp, 0)},
 	{"_foreach_norm", (*Kernels).foreachNorm},
-	{"_softmax", on((*Kernels).softmax, 0)},
-	{"_log_softmax", on((*Kernels).softmax, 0)},
+	{"_softmax", func(k *Kernels, c *Call) { k.contiguous(c, 0) }}, // row-major inside and out (cuda/SoftMax.cu)
+	{"_log_softmax", func(k *Kernels, c *Call) { k.contiguous(c, 0) }},
 	{"_softmax_backward_data", func(k *Kernels, c *Call) { k.softmaxBackward(c, true) }},
 	{"_log_softmax_backward_data", func(k *Kernels, c *Call) { k.softmaxBackward(c, false) }},
 	{"_safe_softmax", on((*Kernels).safeSoftmax, 0)},
@@ -120,13 +120,6 @@ func (k *Kernels) foreachNorm(c *Call) {
 	partial := k.take(ForeachNorm(n, largest))
 	k.makesAll(c)
 	k.give(partial)
-}
-
-// softmax is _softmax or _log_softmax: row-major inside and out (cuda/SoftMax.cu).
-func (k *Kernels) softmax(c *Call) {
-	x := c.tensor(0)
-	k.makes(0)
-	k.scratch(x.copied(RowMajor))
 }
 
 // softmaxBackward is _softmax_backward_data(grad_output, output, dim, input_dtype), which multiplies the two first, or

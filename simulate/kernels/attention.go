@@ -137,8 +137,8 @@ func (a AttentionShape) Backward(b AttentionBackend, copied int64) (s Script) {
 		s.scratch(bytes)
 	case FlashAttention:
 		s.makes(0, 1, 2)
-		sum := s.take(saturate(heads, roundUp(a.Queries, 128), 4))
-		accumulated := s.take(saturate(heads, roundUp(a.Queries, 128), roundUp(a.Dim, 32), 4))
+		sum := s.take(saturate(heads, padTo(a.Queries, 128), 4))
+		accumulated := s.take(saturate(heads, padTo(a.Queries, 128), padTo(a.Dim, 32), 4))
 		s.give(accumulated, sum)
 	}
 	return s
@@ -155,7 +155,7 @@ func efficientWorkspace(heads, queries, d int64) int64 {
 	if d > 64 {
 		block = 128
 	}
-	rows, columns := roundUp(queries, block), ceilDiv(d, 64)
+	rows, columns := padTo(queries, block), ceilDiv(d, 64)
 	return saturate(heads, columns, rows*64*4+rows/block*16)
 }
 

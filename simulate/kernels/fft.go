@@ -138,7 +138,7 @@ func (p *fftPlan) evenReals(n, rows int64, outer, worst bool) int64 {
 	case p.isBluestein(n / 2):
 		return p.bluestein(n/2, batch) + half
 	case p.isBluestein(n):
-		return roundUp(half, fftAlignment) + half
+		return padTo(half, fftAlignment) + half
 	case !outer:
 		return whole
 	case p.oneReal(n, worst):
@@ -166,7 +166,7 @@ func (p *fftPlan) oddReals(n, rows int64, outer, worst bool) int64 {
 	case !outer && p.kind == complexToReal:
 		other = max(copied, results)
 	}
-	return roundUp(other, fftAlignment) + copied
+	return padTo(other, fftAlignment) + copied
 }
 
 // isBluestein reports that a length is transformed by a convolution that no kernel holds.
@@ -182,7 +182,7 @@ func (p *fftPlan) bluestein(n, rows int64) int64 {
 	if p.kind != complexToComplex {
 		filled++
 	}
-	return 2 * roundUp(saturate(filled, rows, p.elem), fftAlignment)
+	return 2 * padTo(saturate(filled, rows, p.elem), fftAlignment)
 }
 
 // nextSmooth returns the first number that is not below n and has no prime factor above 5.

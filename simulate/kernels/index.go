@@ -50,7 +50,7 @@ func partialSegments(ids, rows int64) int64 { return ids/partialRows + min(ids, 
 // EmbeddingBackwardKernel.cu).
 func fusedPartialSums(segments, partial, width int64, sms int) bool {
 	const maxBlock, blocksPerSM = 1024, 4
-	warped := roundUp(width, 32)
+	warped := padTo(width, 32)
 	if warped == 0 {
 		return false
 	}

@@ -19,15 +19,13 @@ func saturate(factors ...int64) int64 {
 	return product
 }
 
+// padTo returns the first multiple of to that is not below n.
 func padTo(n, to int64) int64 {
-	if to <= 1 || n > convMaximum {
+	if n > convMaximum {
 		return n
 	}
 	return (n + to - 1) / to * to
 }
-
-// roundUp returns the first multiple of to that is not below n.
-func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 

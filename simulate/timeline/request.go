@@ -49,11 +49,8 @@ func (l *Log) SetLayer(block, layer int32) {
 }
 
 // Of returns what is known of any block, those of repetitions included.
-func (l *Log) Of(block int32) Request { return l.request(l.First(block)) }
-
-// request is Of for a block that was written.
-func (l *Log) request(block int32) Request {
-	k := l.blocks.At(int(block))
+func (l *Log) Of(block int32) Request {
+	k := l.blocks.At(int(l.First(block)))
 	e := *l.entries.At(int(k.alloc))
 	return Request{Bytes: e.Bytes(), Layer: k.layer(), Category: k.category(), Phase: k.phase(), Stream: e.Stream()}
 }
