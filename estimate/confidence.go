@@ -14,7 +14,7 @@ type Confidence string
 const (
 	Predicted Confidence = "predicted" // what is simulated, without a margin
 	Likely    Confidence = "likely"    // one run in twenty takes more
-	Safe      Confidence = "safe"      // fewer than two runs in a hundred take more, or three: see Peak.SafeRate
+	Safe      Confidence = "safe"      // fewer than two runs in a hundred take more, or three: see SafeRate
 )
 
 // Confidences are all of them.
@@ -61,13 +61,8 @@ func safeShare(way module.Way, infer bool) float64 {
 	return 0.98
 }
 
-// SafeRate says how many runs take more than what is safe.
-func (p *Peak) SafeRate() string { return safeRate(p.SafeShare) }
-
-// SafeRate says how many runs take more than what is safe, of the model and way in that were tried.
-func (f *Fitting) SafeRate() string { return safeRate(f.SafeShare) }
-
-func safeRate(share float64) string {
+// SafeRate says how many runs take more than what is safe in a share of them.
+func SafeRate(share float64) string {
 	if share < 0.98 {
 		return "fewer than three runs in a hundred take more"
 	}
@@ -118,15 +113,15 @@ func (p *Peak) limitSearches(without *Peak, memory int64) {
 }
 
 // wayNote says what is known of the way in, where it is not much.
-func wayNote(way module.Way, infer bool) (n Note, ok bool) {
+func wayNote(way module.Way, infer bool) []Note {
 	switch {
 	case way == OtherWay:
-		return Note{Info, "of what files like this one lose nothing was measured: likely and safe have the widest margins " +
-			"that PyTorch's exports needed"}, true
+		return []Note{{Info, "of what files like this one lose nothing was measured: likely and safe have the widest margins " +
+			"that PyTorch's exports needed"}}
 	case way == module.DefaultExport && !infer:
 		m := marginOf(way, infer)
-		return Note{Info, fmt.Sprintf("safe has room for %.0f %% of what the step takes beyond parameters, gradients and "+
-			"optimizer: all but 10 of 393 first trainings from optimised exports needed no more", 100*m.safe)}, true
+		return []Note{{Info, fmt.Sprintf("safe has room for %.0f %% of what the step takes beyond parameters, gradients and "+
+			"optimizer: all but 10 of 393 first trainings from optimised exports needed no more", 100*m.safe)}}
 	}
-	return Note{}, false
+	return nil
 }

@@ -66,28 +66,29 @@ const (
 	someLayers  = 8 // of a guess
 )
 
-// made lists the guesses that a run rests on, the heaviest first by what is made where they are. How to weigh the
-// heaviest few comes with it: the run is simulated once more with each switched off.
-func (b *Model) made(s Step, sim *Simulation) (list []Guess, weigh []func() error) {
-	list = b.guessesOf(sim, sim.Run.Guesses)
-	for i := range list {
-		list[i].Made = true
-		list[i].Assume = list[i].Name + "=no"
-	}
+// guesses lists what a run rests on: those that move the peak most come first, then those with the largest tensors. The
+// run is simulated once more with each of the few switched off that have the largest.
+func (b *Model) guesses(s Step, sim *Simulation) ([]Guess, error) {
+	list := guessesOf(sim)
 	slices.SortStableFunc(list, func(x, y Guess) int { return cmp.Compare(y.Tensors, x.Tensors) })
-	if b.large() {
-		return list, nil
-	}
+	var weigh []func() error
 	for i := range min(len(list), mostWeighed) {
-		weigh = append(weigh, func() error { return b.weigh(&list[i], s, sim) })
+		if !b.large() {
+			weigh = append(weigh, func() error { return b.weigh(&list[i], s, sim) })
+		}
 	}
-	return list, weigh
+	causes, err := b.causes(s, sim, weigh...)
+	list = append(list, causes...)
+	slices.SortStableFunc(list, func(x, y Guess) int {
+		return cmp.Or(cmp.Compare(y.Weight(), x.Weight()), cmp.Compare(y.Tensors, x.Tensors))
+	})
+	return list, err
 }
 
-// guessesOf gathers choices by their rows, in the order of these, with where they are.
-func (b *Model) guessesOf(sim *Simulation, choices []program.Guess) (list []Guess) {
+// guessesOf gathers the guesses of a run by their rows, in the order of these, with where they are.
+func guessesOf(sim *Simulation) (list []Guess) {
 	of := map[string][]int32{}
-	for _, c := range choices {
+	for _, c := range sim.Run.Guesses {
 		of[c.Row] = append(of[c.Row], c.Origin)
 	}
 	if len(of) == 0 {
@@ -99,7 +100,7 @@ func (b *Model) guessesOf(sim *Simulation, choices []program.Guess) (list []Gues
 		if len(places) == 0 {
 			continue
 		}
-		g := Guess{Name: row.name, Takes: row.takes, Assume: row.name + "=yes", Places: len(places),
+		g := Guess{Name: row.name, Takes: row.takes, Made: true, Assume: row.name + "=no", Places: len(places),
 			madeInRun: row.madeInRun}
 		slices.Sort(places)
 		for _, origin := range slices.Compact(places) {
@@ -199,10 +200,3 @@ func (b *Model) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 
 // Weight is by how many bytes a guess may move the peak of what is allocated.
 func (g *Guess) Weight() int64 { return max(g.Bytes, -g.Bytes, g.Fewer) }
-
-// byWeight sorts guesses: those that move the peak most come first, then those with the largest tensors.
-func byWeight(list []Guess) {
-	slices.SortStableFunc(list, func(x, y Guess) int {
-		return cmp.Or(cmp.Compare(y.Weight(), x.Weight()), cmp.Compare(y.Tensors, x.Tensors))
-	})
-}

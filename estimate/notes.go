@@ -99,13 +99,13 @@ func lossy(way module.Way, m *onnxload.Model, p *program.Program) bool {
 }
 
 // lossNote says what a file that was not exported for training lost of the model that is trained, and what to do.
-func lossNote(way module.Way, m *onnxload.Model, p *program.Program) (n Note, ok bool) {
+func lossNote(way module.Way, m *onnxload.Model, p *program.Program) []Note {
 	if !lossy(way, m, p) {
-		return Note{}, false
+		return nil
 	}
-	return Note{Warning, fmt.Sprintf("this file was not exported for training, and lost of the model: %s. "+
+	return []Note{{Warning, fmt.Sprintf("this file was not exported for training, and lost of the model: %s. "+
 		"The exact answer is that of the step itself, on tensors without data: %s; or export with %s",
-		strings.Join(p.Lost, "; "), howToRecord, howToExport)}, true
+		strings.Join(p.Lost, "; "), howToRecord, howToExport)}}
 }
 
 // exportNotes recognises exports that lost what training needs. What to do about it may have been told.
@@ -160,9 +160,9 @@ func plural(n int, one string, many ...string) string {
 }
 
 // precisionNote says so where the graph's own parameters are of half precision and the run is one in float32.
-func (b *Model) precisionNote(s Step) (n Note, ok bool) {
+func (b *Model) precisionNote(s Step) []Note {
 	if s.Precision != "" && s.Precision != torch.FP32 {
-		return Note{}, false
+		return nil
 	}
 	bytes, all := map[onnxload.DType]int64{}, int64(0)
 	for _, w := range b.ownWeights() {
@@ -176,24 +176,27 @@ func (b *Model) precisionNote(s Step) (n Note, ok bool) {
 		flag  torch.Precision
 	}{{onnxload.Float16, torch.FP16}, {onnxload.BFloat16, torch.BF16}} {
 		if 2*bytes[half.dtype] > all {
-			return Note{Warning, fmt.Sprintf("the graph's parameters are %v: this is the run of the model in float32, "+
-				"--precision %s is that of the graph as it is", half.dtype, half.flag)}, true
+			return []Note{{Warning, fmt.Sprintf("the graph's parameters are %v: this is the run of the model in float32, "+
+				"--precision %s is that of the graph as it is", half.dtype, half.flag)}}
 		}
 	}
-	return Note{}, false
+	return nil
 }
 
 // elsewhere tells what is not known of a device on which nothing was measured.
-func elsewhere(d, on gpu.Device) Note {
+func elsewhere(d, on gpu.Device) []Note {
 	switch {
+	case d.Measured:
+		return nil
 	case d.MemoryOnly && d.Name == d.ID:
-		return Note{Info, fmt.Sprintf("%s is a size: what the run takes is that on %s", d.ID, on.Name)}
+		return []Note{{Info, fmt.Sprintf("%s is a size: what the run takes is that on %s", d.ID, on.Name)}}
 	case d.MemoryOnly:
-		return Note{Warning, fmt.Sprintf("of %s the memory alone is known: what the run takes is that on %s", d.Name, on.Name)}
+		return []Note{{Warning, fmt.Sprintf("of %s the memory alone is known: what the run takes is that on %s", d.Name,
+			on.Name)}}
 	}
-	return Note{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels "+
+	return []Note{{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels "+
 		"and cuBLAS's workspace are known, context and cuDNN's choices are taken to be alike",
-		kernels.Measured.Name, d.Name)}
+		kernels.Measured.Name, d.Name)}}
 }
 
 // planNotes are the notes on a planned program.

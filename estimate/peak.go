@@ -97,87 +97,46 @@ func peakOf(l *timeline.Log, res *caching.Result) Peak {
 	last := l.Of(live[len(live)-1]) // which reached the peak
 	phase, step := l.When(at)
 	p.Phase, p.Step, p.Layer = phase.String(), int(step), layerName(l, last.Layer, phase)
-	sums := newSums(l.Layers)
-	var bytes [timeline.NumCategories]int64
-	var some [timeline.NumCategories]bool
+	sums := map[place]sum{}
 	for _, b := range live {
 		r := l.Of(b)
-		bytes[r.Category] += r.Bytes
-		some[r.Category] = true
-		sums.add(l, r)
+		at := place{r.Category, layerName(l, r.Layer, r.Phase)}
+		s := sums[at]
+		sums[at] = sum{s.bytes + r.Bytes, s.tensors + 1}
 	}
-	for c := range bytes {
-		if some[c] {
-			p.ByCategory[timeline.Category(c).String()] = bytes[c]
-		}
+	for at, s := range sums {
+		p.ByCategory[at.category.String()] += s.bytes
 	}
 	p.ByCategory["rounding"] = res.PeakAllocated.Allocated - res.PeakAllocated.Requested
-	p.Live = sums.largest(l, largestLive)
+	p.Live = largest(sums, largestLive)
 	return p
 }
 
-// sums are what lives at a moment by category and layer. Behind the last layer there are places for what belongs to the
-// loss and to no layer, unless a layer has that name.
-type sums struct {
-	by         [timeline.NumCategories][]sum
-	loss, none int
-	n          int
-}
-
-type sum struct {
-	bytes   int64
-	tensors int
-}
-
-func newSums(layers []string) *sums {
-	s := &sums{loss: len(layers), none: len(layers) + 1, n: len(layers) + 2}
-	for i, name := range layers {
-		switch name {
-		case lossLayer:
-			s.loss = i
-		case "":
-			s.none = i
-		}
+// A place is what tensors are for and the layer that they are in, a sum what they take together.
+type (
+	place struct {
+		category timeline.Category
+		layer    string
 	}
-	return s
-}
-
-func (s *sums) add(l *timeline.Log, r timeline.Request) {
-	if s.by[r.Category] == nil {
-		s.by[r.Category] = make([]sum, s.n)
+	sum struct {
+		bytes   int64
+		tensors int
 	}
-	i := int(r.Layer)
-	if i < 0 || i >= len(l.Layers) {
-		i = s.none
-		if r.Phase == timeline.Loss || r.Phase == timeline.Backward {
-			i = s.loss
-		}
-	}
-	s.by[r.Category][i].bytes += r.Bytes
-	s.by[r.Category][i].tensors++
-}
+)
 
 // largest returns the n largest, the largest first.
-func (s *sums) largest(l *timeline.Log, n int) []Live {
+func largest(sums map[place]sum, n int) []Live {
 	list := make([]Live, 0, n+1)
-	for c, by := range s.by {
-		for i, v := range by {
-			if v.tensors == 0 || len(list) == n && v.bytes < list[n-1].Bytes {
-				continue
-			}
-			g := Live{Category: timeline.Category(c).String(), Bytes: v.bytes, Tensors: v.tensors}
-			switch {
-			case i < len(l.Layers):
-				g.Layer = l.Layers[i]
-			case i == s.loss:
-				g.Layer = lossLayer
-			}
-			at, _ := slices.BinarySearchFunc(list, g, func(a, b Live) int {
-				return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Category, b.Category))
-			})
-			list = slices.Insert(list, at, g)
-			list = list[:min(len(list), n)]
+	for at, s := range sums {
+		if len(list) == n && s.bytes < list[n-1].Bytes {
+			continue
 		}
+		g := Live{at.layer, at.category.String(), s.bytes, s.tensors}
+		i, _ := slices.BinarySearchFunc(list, g, func(a, b Live) int {
+			return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Category, b.Category))
+		})
+		list = slices.Insert(list, i, g)
+		list = list[:min(len(list), n)]
 	}
 	return list
 }

@@ -245,9 +245,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 			"record it with gpu=%q",
 			on.Name, on.Capability, s.GPU.Name, s.GPU.Capability, s.GPU.ID)
 	}
-	if d := cmp.Or(s.GPU, on); !d.Measured {
-		notes = append(notes, elsewhere(d, on))
-	}
+	notes = append(notes, elsewhere(cmp.Or(s.GPU, on), on)...)
 	if rec.WorldSize > 1 {
 		say(Info, "rank %d of %d GPUs", rec.Rank, rec.WorldSize)
 	}

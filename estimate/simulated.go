@@ -118,8 +118,10 @@ func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 	}
 	r.Notes = append(r.Notes, searchNotes(sim.Run.Log)...)
 	r.Notes = append(r.Notes, b.questionNotes(s, p)...)
-	if err := b.addGuesses(r, s, sim, opt.Weigh); err != nil {
-		return err
+	if opt.Weigh {
+		if r.Guesses, err = b.guesses(s, sim); err != nil {
+			return err
+		}
 	}
 	r.NCCL = sim.NCCL
 	if sim.NCCL > 0 && s.NCCL == 0 {
@@ -142,33 +144,14 @@ func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 
 // questionNotes say where what is asked, of which device, in which precision, is not what was measured.
 func (b *Model) questionNotes(s Step, p *program.Program) (notes []Note) {
-	if s.GPU.ID != "" && !s.GPU.Measured {
-		notes = append(notes, elsewhere(s.GPU, gpu.Default()))
+	if s.GPU.ID != "" {
+		notes = elsewhere(s.GPU, gpu.Default())
 	}
-	if n, ok := b.precisionNote(s); ok {
-		notes = append(notes, n)
+	notes = append(notes, b.precisionNote(s)...)
+	if !s.Infer {
+		notes = append(notes, lossNote(b.way, b.analysis.Model, p)...)
 	}
-	if n, ok := lossNote(b.way, b.analysis.Model, p); ok && !s.Infer {
-		notes = append(notes, n)
-	}
-	if n, ok := wayNote(b.way, s.Infer); ok {
-		notes = append(notes, n)
-	}
-	return notes
-}
-
-// addGuesses adds, where guesses are to be weighed, those that the run made, and the causes.
-func (b *Model) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err error) {
-	if weigh {
-		made, weigh := b.made(s, sim)
-		causes, err := b.causes(s, sim, weigh...)
-		if err != nil {
-			return err
-		}
-		r.Guesses = slices.Concat(r.Guesses, made, causes)
-	}
-	byWeight(r.Guesses)
-	return nil
+	return append(notes, wayNote(b.way, s.Infer)...)
 }
 
 // programNotes say what of the program is a custom of code, and what of it nobody here knows.

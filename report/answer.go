@@ -163,7 +163,7 @@ func (s *screen) judgement(f *estimate.Fit) string {
 func (a *Answer) figures(s *screen) {
 	p, unit := a.Report.Peak, largeUnit(a.Report.Peak.Safe)
 	s.gap()
-	least, safe := "", p.SafeRate()
+	least, safe := "", estimate.SafeRate(p.SafeShare)
 	if a.Report.Incomplete() { // nobody knows how much is missing
 		least = "at least "
 	}

@@ -145,7 +145,7 @@ func FitScreen(w io.Writer, f *estimate.Fitting, sure estimate.Confidence, look 
 		case estimate.Likely:
 			about = "one run in twenty takes more"
 		case estimate.Safe:
-			about = f.SafeRate()
+			about = estimate.SafeRate(f.SafeShare)
 		}
 		batch, word, colour := f.Largest(c), "batch "+Count(f.Largest(c)), "1;32"
 		if batch == 0 {
@@ -188,5 +188,5 @@ func fitSentence(f *estimate.Fitting, c estimate.Confidence, where string) strin
 	case c == estimate.Likely:
 		return fmt.Sprintf("batch %s likely fits: one run in twenty takes more than %s", Count(batch), takes)
 	}
-	return fmt.Sprintf("batch %s is safe: %s than %s", Count(batch), f.SafeRate(), takes)
+	return fmt.Sprintf("batch %s is safe: %s than %s", Count(batch), estimate.SafeRate(f.SafeShare), takes)
 }

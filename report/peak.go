@@ -82,7 +82,7 @@ func Breakdown(r *estimate.Report) *Grid {
 	rows := []part{
 		{"at most", r.Peak.UpperBound, "should workspaces, addresses or lifetimes differ", false},
 		{"likely", r.Peak.Likely, "one run in twenty takes more", false},
-		{"safe", r.Peak.Safe, r.Peak.SafeRate(), false},
+		{"safe", r.Peak.Safe, estimate.SafeRate(r.Peak.SafeShare), false},
 	}
 	if unless := proviso(r); unless != "" { // then nothing is
 		rows = rows[1:]

@@ -21,8 +21,9 @@ func Repeated(prog *Program) []bool {
 	}
 	for i := range prog.Scopes {
 		if p := prog.Scopes[i].Parent; p >= 0 && busy[i] {
-			if _, last := cut(prog.Scopes[i].Name, prog.Scopes[p].Name); !slices.Contains(children[p], last) {
-				children[p] = append(children[p], last)
+			own := strings.TrimPrefix(strings.TrimPrefix(prog.Scopes[i].Name, prog.Scopes[p].Name), ".")
+			if !slices.Contains(children[p], own) {
+				children[p] = append(children[p], own)
 			}
 		}
 	}
@@ -79,14 +80,6 @@ func nameChildren(prog *Program, children [][]string) {
 			}
 		}
 	}
-}
-
-// cut splits a module's name into that of its parent and its own.
-func cut(name, parent string) (string, string) {
-	if parent == "" {
-		return "", name
-	}
-	return parent, strings.TrimPrefix(strings.TrimPrefix(name, parent), ".")
 }
 
 // named reports whether a submodule has a name of its own, not only a number as in a Sequential.

@@ -22,9 +22,6 @@ func (p *Program) LayerOf(call int32) string {
 // ResultBytes returns the bytes of the tensors that a call returns. Sizes were checked when the graph was read.
 func (p *Program) ResultBytes(call int32) (sum int64) {
 	for _, v := range p.Calls[call].Out {
-		if v == NoValue {
-			continue
-		}
 		sum += p.Values[v].Bytes()
 	}
 	return sum

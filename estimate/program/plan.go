@@ -241,39 +241,25 @@ func keepFirst(prog *Program, marked []bool, n int) {
 	}
 }
 
-// wrapped is modulesNamed where a module within another is not simulated.
+// wrapped marks, by scope, the modules whose whole name an expression matches. A module within another is not simulated.
 func wrapped(prog *Program, what, expr string) ([]bool, error) {
-	modules, err := modulesNamed(prog, what, expr)
-	for i := range modules {
-		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
-			outer := prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name
-			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is "+recordIt, what, expr, outer)
+	whole := regexp.MustCompile(`\A(?:` + expr + `)\z`)
+	modules, some := make([]bool, len(prog.Scopes)), ""
+	for i := range prog.Scopes {
+		if name := prog.Scopes[i].Name; name != "" {
+			some, modules[i] = name, whole.MatchString(name)
 		}
 	}
-	return modules, err
-}
-
-// modulesNamed marks, by scope, the modules whose whole name an expression matches.
-func modulesNamed(prog *Program, what, expr string) ([]bool, error) {
-	whole := regexp.MustCompile(`\A(?:` + expr + `)\z`)
-	modules, found := make([]bool, len(prog.Scopes)), false
-	for i := range prog.Scopes {
-		modules[i] = prog.Scopes[i].Name != "" && whole.MatchString(prog.Scopes[i].Name)
-		found = found || modules[i]
+	if !slices.Contains(modules, true) {
+		return nil, noMatch("%s: %q is the whole name of no module, one is %q", what, expr, some)
 	}
-	if !found {
-		return nil, noMatch("%s: %q is the whole name of no module, one is %q", what, expr, anyModule(prog))
+	for i := range modules {
+		if outer := within(prog, prog.Scopes[i].Parent, modules); modules[i] && outer >= 0 {
+			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is "+recordIt, what, expr,
+				prog.Scopes[outer].Name)
+		}
 	}
 	return modules, nil
-}
-
-func anyModule(prog *Program) (name string) {
-	for i := range prog.Scopes {
-		if prog.Scopes[i].Name != "" {
-			name = prog.Scopes[i].Name
-		}
-	}
-	return name
 }
 
 // within returns the scope among those marked that s is or is in, -1 for none.

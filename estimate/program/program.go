@@ -106,16 +106,13 @@ var PlainCall = &Call{Args: Plain}
 // Kept returns arguments for a call to keep. Most calls have none, or work in place.
 func (a Args) Kept() *Args {
 	switch {
-	case a.Dim != 0 || a.Dims != nil || a.Shape != nil || a.Kernel != nil || a.Stride != nil || a.Pad != nil ||
-		a.Dilate != nil || a.Groups != 0,
-		a.Keep || a.Train || a.P != 0 || a.Causal || a.Bias || a.Hidden != 0 || a.Layers != 0 || a.Packed != 0 || a.Both ||
-			a.Mode != "" || a.DType != 0 || a.Broadcast:
-		kept := a
-		return &kept
-	case a.Inplace:
+	case a.Same(Plain):
+		return Plain
+	case a.Same(inPlace):
 		return inPlace
 	}
-	return Plain
+	kept := a
+	return &kept
 }
 
 // Same reports whether calls with these arguments do the same.

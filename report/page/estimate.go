@@ -59,7 +59,7 @@ func facts(r *estimate.Report, gpus []report.GPUFit) []Fact {
 			{Name: "On the GPU, with enough memory", Value: report.Size(p.Device), About: report.Size(p.Safe) + " to be safe"},
 		}
 	}
-	least, safe := "", p.SafeRate()
+	least, safe := "", estimate.SafeRate(p.SafeShare)
 	if r.Incomplete() {
 		least = "at least "
 	}
