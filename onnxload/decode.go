@@ -38,7 +38,6 @@ type decoder struct {
 	entries pool[Entry]
 	tensors pool[Tensor]
 	mores   pool[More]
-	tensorP pool[*Tensor]
 	dims    pool[Dim]
 
 	// scratch for lists whose length is not known before
@@ -160,10 +159,7 @@ func (d *decoder) graph() *rawGraph {
 		case 2:
 			g.name = d.str(w, "GraphProto.name")
 		case 5:
-			outer := d.enter(w, "GraphProto.initializer")
-			t, name := d.tensor(true)
-			d.leave(outer)
-			d.addInit(g, t, name)
+			d.addInit(g, w, "GraphProto.initializer", d.tensor)
 		case 10, 14: // doc_string, quantization_annotation: scales and zero points by tensor name; no sizes
 			d.skip(d.length(w, "GraphProto.doc_string"))
 		case 11:
@@ -173,10 +169,7 @@ func (d *decoder) graph() *rawGraph {
 		case 13:
 			g.infos = d.addValue(g.infos, w, "GraphProto.value_info")
 		case 15:
-			outer := d.enter(w, "GraphProto.sparse_initializer")
-			t, name := d.sparse(true)
-			d.leave(outer)
-			d.addInit(g, t, name)
+			d.addInit(g, w, "GraphProto.sparse_initializer", d.sparse)
 		case 16:
 			d.inside(w, "GraphProto.metadata_props", d.signatureEntry)
 		default:
@@ -231,7 +224,10 @@ func (d *decoder) count(node, init, info uint32) (nodes, inits, infos int64) {
 	return nodes, inits, infos
 }
 
-func (d *decoder) addInit(g *rawGraph, t *Tensor, name ValueID) {
+func (d *decoder) addInit(g *rawGraph, w uint8, field string, read func(init bool) (*Tensor, ValueID)) {
+	outer := d.enter(w, field)
+	t, name := read(true)
+	d.leave(outer)
 	if d.err != nil {
 		return
 	}

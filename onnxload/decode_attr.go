@@ -24,6 +24,25 @@ func (d *decoder) sharedAttr() (a Attr, k int32) {
 	return a, d.attrOf.add(raw, a)
 }
 
+// An attrField is a field of AttributeProto that holds a value: of which type of attributes, and its name.
+type attrField struct {
+	of   AttrType
+	name string
+}
+
+// attrFields are those of AttributeProto by their numbers.
+var attrFields = [...]attrField{
+	2: {AttrFloat, "AttributeProto.f"}, 3: {AttrInt, "AttributeProto.i"}, 4: {AttrString, "AttributeProto.s"},
+	5: {AttrTensor, "AttributeProto.t"}, 6: {AttrGraph, "AttributeProto.g"}, 7: {AttrFloats, "AttributeProto.floats"},
+	8: {AttrInts, "AttributeProto.ints"}, 9: {AttrStrings, "AttributeProto.strings"},
+	10: {AttrTensors, "AttributeProto.tensors"}, 11: {AttrGraphs, "AttributeProto.graphs"},
+	14: {AttrTypeProto, "AttributeProto.tp"}, 15: {AttrTypeProtos, "AttributeProto.type_protos"},
+	22: {AttrSparseTensor, "AttributeProto.sparse_tensor"}, 23: {AttrSparseTensors, "AttributeProto.sparse_tensors"},
+}
+
+// bit is that of the field among those seen; other fields than attrFields have none.
+func (f attrField) bit() uint32 { return 1 << f.of &^ 1 }
+
 // attr reads an AttributeProto.
 func (d *decoder) attr() Attr {
 	var a Attr
@@ -35,65 +54,55 @@ func (d *decoder) attr() Attr {
 	var subs []int64
 	for d.more() {
 		f, w := d.tag()
+		var field attrField
+		if int(f) < len(attrFields) {
+			field = attrFields[f]
+		}
+		again := has&field.bit() != 0
+		has |= field.bit()
 		switch f {
 		case 1:
 			a.Name = d.word(w, "AttributeProto.name")
 		case 2:
-			a.Float = d.float(w, "AttributeProto.f")
-			has |= 1 << AttrFloat
+			a.Float = d.float(w, field.name)
 		case 3:
-			a.Int = d.int(w, "AttributeProto.i")
-			has |= 1 << AttrInt
+			a.Int = d.int(w, field.name)
 		case 4:
-			n := d.length(w, "AttributeProto.s")
+			n := d.length(w, field.name)
 			if n > d.lim.String {
 				d.odd.add("long strings", "attribute %q: string of %d bytes not kept", a.Name, n)
 				d.skip(n)
 			} else {
 				a.Str = d.words.str(d.bytes(n))
 			}
-			has |= 1 << AttrString
-		case 5:
-			outer := d.enter(w, "AttributeProto.t")
-			t, _ := d.tensor(false)
+		case 5, 10, 22, 23:
+			read := d.tensor
+			if f >= 22 {
+				read = d.sparse
+			}
+			outer := d.enter(w, field.name)
+			t, _ := read(false)
 			d.leave(outer)
-			if has&(1<<AttrTensor) != 0 {
+			if f == 5 && again {
 				d.fail(d.tagAt, "attribute %q has a second tensor", a.Name)
 			}
-			a.Tensors = d.tensorP.copy([]*Tensor{t})
-			has |= 1 << AttrTensor
-		case 6:
-			if has&(1<<AttrGraph) != 0 {
+			a.Tensors = append(a.Tensors, t)
+		case 6, 11:
+			if f == 6 && again {
 				d.fail(d.tagAt, "attribute %q has a second graph", a.Name)
 			}
-			subs = append(subs, d.subgraph(w, "AttributeProto.g"))
-			has |= 1 << AttrGraph
+			d.subs = append(d.subs, in(d, w, field.name, d.graph))
+			subs = append(subs, int64(len(d.subs)-1))
 		case 7:
-			a.Floats = d.floatList(a.Floats, w, "AttributeProto.floats")
-			has |= 1 << AttrFloats
+			a.Floats = d.floatList(a.Floats, w, field.name)
 		case 8:
-			d.intBuf = d.intList(d.intBuf, w, "AttributeProto.ints")
-			has |= 1 << AttrInts
+			d.intBuf = d.intList(d.intBuf, w, field.name)
 		case 9:
-			a.Strs = append(a.Strs, d.word(w, "AttributeProto.strings"))
-			has |= 1 << AttrStrings
-		case 10:
-			outer := d.enter(w, "AttributeProto.tensors")
-			t, _ := d.tensor(false)
-			d.leave(outer)
-			a.Tensors = append(a.Tensors, t)
-			has |= 1 << AttrTensors
-		case 11:
-			subs = append(subs, d.subgraph(w, "AttributeProto.graphs"))
-			has |= 1 << AttrGraphs
+			a.Strs = append(a.Strs, d.word(w, field.name))
 		case 13: // doc_string
 			d.skip(d.length(w, "AttributeProto.doc_string"))
-		case 14:
-			a.Types = append(a.Types, in(d, w, "AttributeProto.tp", d.typ))
-			has |= 1 << AttrTypeProto
-		case 15:
-			a.Types = append(a.Types, in(d, w, "AttributeProto.type_protos", d.typ))
-			has |= 1 << AttrTypeProtos
+		case 14, 15:
+			a.Types = append(a.Types, in(d, w, field.name, d.typ))
 		case 20:
 			v := d.uint(w, "AttributeProto.type")
 			if d.err == nil && v > uint64(AttrTypeProtos) {
@@ -103,16 +112,6 @@ func (d *decoder) attr() Attr {
 		case 21:
 			ref = d.word(w, "AttributeProto.ref_attr_name")
 			isRef = ref != ""
-		case 22, 23:
-			name, bit := "AttributeProto.sparse_tensor", uint32(1<<AttrSparseTensor)
-			if f == 23 {
-				name, bit = "AttributeProto.sparse_tensors", 1<<AttrSparseTensors
-			}
-			outer := d.enter(w, name)
-			t, _ := d.sparse(false)
-			d.leave(outer)
-			a.Tensors = append(a.Tensors, t)
-			has |= bit
 		default:
 			d.skipUnknown(w)
 		}
@@ -187,11 +186,6 @@ func (t AttrType) String() string {
 		return attrTypeNames[t]
 	}
 	return "?"
-}
-
-func (d *decoder) subgraph(w uint8, name string) int64 {
-	d.subs = append(d.subs, in(d, w, name, d.graph))
-	return int64(len(d.subs) - 1)
 }
 
 // intList appends the integers of a repeated field, packed or not.
