@@ -218,7 +218,7 @@ func (a *Allocator) grow(p *pool, stream int32, bytes, size int64) (int32, error
 		id = a.reserve(p, stream, size, segment)
 	}
 	if id == none {
-		a.releaseCached()
+		a.EmptyCache()
 		a.stats.AllocRetries++
 		id = a.reserve(p, stream, size, segment)
 	}

@@ -8,9 +8,7 @@ import (
 
 // EmptyCache gives every segment, and every page of an expandable segment, that
 // holds no block back to the device: torch.cuda.empty_cache. Private pools keep theirs.
-func (a *Allocator) EmptyCache() { a.releaseCached() }
-
-func (a *Allocator) releaseCached() {
+func (a *Allocator) EmptyCache() {
 	a.stats.SyncAllStreams++
 	for i := range a.pools {
 		p := &a.pools[i]

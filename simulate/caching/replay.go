@@ -95,7 +95,12 @@ func (p *Replayer) Take(part timeline.Part) {
 func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
 	p.r.again = func(p *Replayer) { p.rest(l) }
 	p.rest(l)
-	return p.result()
+	if p.err != nil {
+		return nil, p.err
+	}
+	p.leave()
+	p.r.Stats = p.a.Stats()
+	return p.r, nil
 }
 
 // rest replays what was not taken of a Log.
@@ -236,12 +241,3 @@ func (p *Replayer) done() {
 
 // stopped reports whether the run is over before its end.
 func (p *Replayer) stopped() bool { return p.r.OOM != nil || p.err != nil }
-
-func (p *Replayer) result() (*Result, error) {
-	if p.err != nil {
-		return nil, p.err
-	}
-	p.leave()
-	p.r.Stats = p.a.Stats()
-	return p.r, nil
-}
