@@ -15,7 +15,7 @@ func (p *Program) Check() error {
 		if len(v.Shape) > maxRank {
 			return fmt.Errorf("value %q has %d dimensions, at most %d can be", v.Name, len(v.Shape), maxRank)
 		}
-		if _, ok := checkedBytes(v.Shape, v.DType); !ok {
+		if !held(v.Shape, v.DType) {
 			return fmt.Errorf("value %q of %s%v is larger than %d TiB, which no computer has",
 				v.Name, v.DType, v.Shape, int64(MaxBytes)>>40)
 		}

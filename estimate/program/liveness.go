@@ -4,13 +4,9 @@ import "slices"
 
 // Liveness says when the values of a program die: after which call no variable of Python refers to them any more.
 type Liveness struct {
-	Guesses []Guess // by which rows some of them live as long as they do
-
-	after [][]ValueID // by call
+	After   [][]ValueID // by call: the activations that go after it
+	Guesses []Guess     // by which rows some of them live as long as they do
 }
-
-// After returns the activations that go after call i.
-func (l *Liveness) After(i int) []ValueID { return l.after[i] }
 
 // Liveness returns, for each call, the activations that Python lets go after it. Memory is given back when the last
 // variable that refers to a tensor is assigned again or its function returns. A graph does not keep the variables:
@@ -128,7 +124,7 @@ func (l *liveness) keep(v ValueID, end int32, row *GuessRow) {
 
 // byCall returns what goes after each call, the last value first, and the guesses that decide it.
 func (l *liveness) byCall() Liveness {
-	ends := Liveness{after: make([][]ValueID, len(l.p.Calls))}
+	ends := Liveness{After: make([][]ValueID, len(l.p.Calls))}
 	for _, c := range l.choices {
 		if x := &l.of[c.value]; !l.followed || x.open {
 			ends.Guesses = append(ends.Guesses, Guess{Row: c.row.Name, Origin: l.p.Calls[x.made].Origin})
@@ -136,7 +132,7 @@ func (l *liveness) byCall() Liveness {
 	}
 	for v, x := range slices.Backward(l.of) {
 		if x.made >= 0 && x.end >= 0 {
-			ends.after[x.end] = append(ends.after[x.end], ValueID(v))
+			ends.After[x.end] = append(ends.After[x.end], ValueID(v))
 		}
 	}
 	return ends

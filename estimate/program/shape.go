@@ -36,25 +36,16 @@ func BroadcastShapes(from ...[]int64) []int64 {
 // enough for every product of its sizes, its element's and a kernel's constants to fit 64 bits.
 const MaxBytes = 1 << 50
 
-// checkedBytes returns the bytes of a tensor; ok is false for those above maxBytes, and where the sizes beside one
-// of 0 are as large.
-func checkedBytes(shape []int64, d DType) (bytes int64, ok bool) {
+// held reports whether a tensor takes at most MaxBytes, also with sizes of 1 in place of those of 0.
+func held(shape []int64, d DType) bool {
 	all := max(d.Bits(), 1)
-	empty := false
 	for _, n := range shape {
-		if n < 0 {
-			return 0, false
+		if n < 0 || max(n, 1) > 8*MaxBytes/all {
+			return false
 		}
-		empty = empty || n == 0
-		if n = max(n, 1); n > 8*MaxBytes/all {
-			return 0, false
-		}
-		all *= n
+		all *= max(n, 1)
 	}
-	if empty {
-		return 0, true
-	}
-	return BytesOf(Numel(shape), d), true
+	return true
 }
 
 func distinct(dims []int) bool {

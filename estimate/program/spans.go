@@ -21,8 +21,8 @@ type span struct {
 // runsOf finds them.
 func runsOf(p *Program) spans {
 	s := spans{inner: make([]int32, len(p.Calls))}
-	var open []int32 // spans, the model's first
-	var path []int32 // scopes around a call, the outermost first
+	open := []int32{-1} // around a call, the outermost first; -1 for none
+	var path []int32    // scopes around a call, the outermost first
 	for i := range p.Calls {
 		path = path[:0]
 		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
@@ -30,37 +30,20 @@ func runsOf(p *Program) spans {
 		}
 		slices.Reverse(path)
 		same := 0
-		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[same] {
+		for same+1 < len(open) && same < len(path) && s.list[open[same+1]].scope == path[same] {
 			same++
 		}
-		open = open[:same]
+		open = open[:same+1]
 		for _, scope := range path[same:] {
-			open = s.enter(open, scope, int32(i))
+			s.list = append(s.list, span{scope: scope, first: int32(i), up: open[len(open)-1]})
+			open = append(open, int32(len(s.list)-1))
 		}
-		s.extend(open, int32(i))
+		for _, k := range open[1:] {
+			s.list[k].last = int32(i)
+		}
+		s.inner[i] = open[len(open)-1]
 	}
 	return s
-}
-
-// enter begins the span of a module at a call, inside of those that are open.
-func (s *spans) enter(open []int32, scope, call int32) []int32 {
-	s.list = append(s.list, span{scope, call, call, innermost(open)})
-	return append(open, int32(len(s.list)-1))
-}
-
-// extend has the spans that are open reach to a call.
-func (s *spans) extend(open []int32, call int32) {
-	for _, k := range open {
-		s.list[k].last = call
-	}
-	s.inner[call] = innermost(open)
-}
-
-func innermost(open []int32) int32 {
-	if len(open) == 0 {
-		return -1
-	}
-	return open[len(open)-1]
 }
 
 // enteredAfter returns the last call of the outermost module around call i that was entered after call

@@ -16,7 +16,7 @@ func endsOf(p *program.Program) (lines []string) {
 	ends := p.Liveness()
 	calls := strings.Split(recovertest.CallsOf(p), "\n")
 	for i := range p.Calls {
-		for _, v := range ends.After(i) {
+		for _, v := range ends.After[i] {
 			if name := p.Values[v].Name; name != "" {
 				lines = append(lines, name+" after "+calls[i])
 			}

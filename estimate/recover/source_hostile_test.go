@@ -89,7 +89,7 @@ func TestHostileLines(t *testing.T) {
 			}
 			gone := 0
 			for i := range p.Calls {
-				gone += len(ends.After(i))
+				gone += len(ends.After[i])
 			}
 			if gone != calls-1 {
 				t.Errorf("%s: %d of %d activations go", name, gone, calls-1)

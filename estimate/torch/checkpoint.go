@@ -180,7 +180,7 @@ func (r *run) recompute(f *frame) {
 			break
 		}
 		r.releaseAll(rest)
-		for _, v := range r.lives.ends.After(int(i)) {
+		for _, v := range r.lives.ends.After[i] {
 			if !slices.Contains(f.values, v) {
 				r.release(values[v])
 				values[v] = nil

@@ -172,7 +172,7 @@ func (r *run) forward(values []*tensor) error {
 		}
 		r.requireGrads(c, values)
 		r.releaseAll(rest)
-		for _, v := range ends.After(i) {
+		for _, v := range ends.After[i] {
 			r.release(values[v])
 			values[v] = nil
 		}
