@@ -1,8 +1,7 @@
 package snapshot
 
 import (
-	"math/bits"
-
+	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/tidwall/btree"
 )
 
@@ -30,9 +29,9 @@ type liveBlock struct {
 type layout struct {
 	regions  btree.Map[int64, region]
 	live     btree.Map[int64, liveBlock]
-	last     region // that find found last; empty where it may be another by now
-	maxSplit int64  // 0: every block may be split
-	roundup  [16]int64
+	last     region          // that find found last; empty where it may be another by now
+	maxSplit int64           // 0: every block may be split
+	settings caching.Options // as far as they round
 }
 
 // Constants of c10/core/AllocatorConfig.h.
@@ -44,31 +43,15 @@ const (
 )
 
 func newLayout(s *Snapshot) *layout {
-	return &layout{maxSplit: s.maxSplit, roundup: s.roundup}
+	return &layout{maxSplit: s.maxSplit, settings: caching.Options{RoundupDivisions: s.roundup}}
 }
 
-// round is the size that a request is rounded up to (round_size in
-// c10/cuda/CUDACachingAllocator.cpp).
+// round is the size that a request is rounded up to.
 func (l *layout) round(n int64) int64 {
-	if n < minBlock {
-		return minBlock
-	}
 	if n > 1<<62 {
 		return n
 	}
-	at := min(max(bits.Len64(uint64(n))-1-20, 0), len(l.roundup)-1)
-	if d := l.roundup[at]; d > 1 && n > minBlock*d {
-		if n&(n-1) == 0 {
-			return n
-		}
-		floor := int64(1) << (bits.Len64(uint64(n)) - 1)
-		step := floor >> (bits.Len64(uint64(d)) - 1)
-		if step == 0 {
-			return floor << 1
-		}
-		return (n + step - 1) / step * step
-	}
-	return (n + minBlock - 1) / minBlock * minBlock
+	return l.settings.RoundSize(n)
 }
 
 // find returns the region that holds addr.

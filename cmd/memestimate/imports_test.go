@@ -33,7 +33,7 @@ estimate/recover/recovertest: estimate/recover onnxload estimate/shape estimate/
 estimate/torch: estimate/program simulate/timeline simulate/gpu simulate/kernels
 simulate/caching: simulate/timeline
 estimate: onnxload estimate/shape estimate/recover/module estimate/program estimate/recover simulate/timeline estimate/torch simulate/caching simulate/gpu simulate/kernels recording
-snapshot: simulate/timeline
+snapshot: simulate/timeline simulate/caching
 snapshot/replay: snapshot simulate/timeline simulate/caching
 snapshot/compare: estimate simulate/timeline simulate/gpu snapshot
 snapshot/oom: snapshot snapshot/replay simulate/timeline simulate/caching

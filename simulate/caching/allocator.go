@@ -1,6 +1,7 @@
 package caching
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -115,7 +116,7 @@ func (e *OOM) Error() string {
 // without it: cuDNN is asked for what fits the larger of the two (get_available_workspace of
 // aten/src/ATen/native/cudnn/Conv_v8.cpp).
 func (a *Allocator) crowded(bytes int64, stream int) bool {
-	size := a.cfg.Options.roundSize(bytes)
+	size := a.cfg.Options.RoundSize(bytes)
 	if a.cfg.Room <= 0 || a.stats.ReservedBytes.All.Current+a.cfg.segmentSize(size) <= a.cfg.Room {
 		return false
 	}
@@ -135,7 +136,7 @@ func (a *Allocator) Malloc(bytes int64, stream int) (Block, error) {
 	if bytes == 0 {
 		return 0, nil
 	}
-	size := a.cfg.Options.roundSize(bytes)
+	size := a.cfg.Options.RoundSize(bytes)
 	p := a.poolOf(size)
 	id := a.bestFit(p, int32(stream), size)
 	if id == none {
@@ -188,14 +189,7 @@ func (a *Allocator) fitting(p *pool, stream int32, size int64) (best entry, ok b
 	if size < a.maxSplit && best.size >= a.maxSplit {
 		return best, false
 	}
-	return best, size < a.maxSplit || best.size < size+a.nonSplitRound()
-}
-
-func (a *Allocator) nonSplitRound() int64 {
-	if n := a.cfg.Options.MaxNonSplitRound; n > 0 {
-		return n
-	}
-	return largeSegment
+	return best, size < a.maxSplit || best.size < size+cmp.Or(a.cfg.Options.MaxNonSplitRound, largeSegment)
 }
 
 // room returns the size of a cached block with the unmapped range behind it.

@@ -19,7 +19,7 @@ func mustMalloc(t *testing.T, a *Allocator, bytes int64) Block {
 func TestRounding(t *testing.T) {
 	var o Options
 	for bytes, want := range map[int64]int64{1: 512, 512: 512, 513: 1024, 1 << 20: 1 << 20, 1<<20 + 1: 1<<20 + 512} {
-		if got := o.roundSize(bytes); got != want {
+		if got := o.RoundSize(bytes); got != want {
 			t.Errorf("round(%d) = %d, want %d", bytes, got, want)
 		}
 	}
@@ -27,7 +27,7 @@ func TestRounding(t *testing.T) {
 	must.OK(t, err)
 	for bytes, want := range map[int64]int64{1200: 1536, 2048: 2048, 2049: 2560, 5000: 5120, 9 << 20: 10 << 20,
 		13<<20 + 1: 14 << 20, 16 << 20: 16 << 20} {
-		if got := o.roundSize(bytes); got != want {
+		if got := o.RoundSize(bytes); got != want {
 			t.Errorf("round(%d) by 4 = %d, want %d", bytes, got, want)
 		}
 	}

@@ -9,7 +9,10 @@
 // them: the pools of CUDA graphs, recordStream, and the cudaMallocAsync backend.
 package caching
 
-import "math/bits"
+import (
+	"cmp"
+	"math/bits"
+)
 
 // The constants of c10/core/AllocatorConfig.h, in bytes.
 const (
@@ -130,25 +133,12 @@ func Scattered(seed uint64) func(bytes int64) int64 {
 	}
 }
 
-func (c *Config) largeSegment() int64 {
-	if c.Options.LargeSegmentSize > 0 {
-		return c.Options.LargeSegmentSize
-	}
-	return largeSegment
-}
+func (c *Config) largeSegment() int64 { return cmp.Or(c.Options.LargeSegmentSize, largeSegment) }
 
-func (c *Config) total() int64 {
-	switch {
-	case c.Total > 0:
-		return min(c.Total, maxRequest)
-	case c.Capacity > 0:
-		return min(c.Capacity, maxRequest)
-	}
-	return 1 << 40
-}
+func (c *Config) total() int64 { return min(cmp.Or(c.Total, c.Capacity, 1<<40), maxRequest) }
 
-// roundSize returns the size of the block that serves a request.
-func (o *Options) roundSize(bytes int64) int64 {
+// RoundSize returns the size of the block that serves a request.
+func (o *Options) RoundSize(bytes int64) int64 {
 	if bytes < minBlock {
 		return minBlock
 	}

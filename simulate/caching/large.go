@@ -44,7 +44,7 @@ func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 					plans = plans[1:]
 				}
 				at := int32(0)
-				if planned || o.roundSize(e.Bytes()) > smallSize {
+				if planned || o.RoundSize(e.Bytes()) > smallSize {
 					g.count++
 					at = g.count
 					g.events.Add(2*e.Bytes() | int64(e.Stream())<<largeStream)
@@ -102,7 +102,7 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 		}
 		b := Block(none)
 		crowded := plan == timeline.Searching && a.crowded(size, stream)
-		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] && !crowded {
+		if cfg.Options.RoundSize(size) > smallSize && !dropped[plan] && !crowded {
 			var err error
 			if b, err = a.Malloc(size, stream); err != nil {
 				if _, ok := errors.AsType[*OOM](err); !ok || plan == 0 {
@@ -148,7 +148,7 @@ func PeakAllocated(l *timeline.Log, o Options, workspaces []int64) (peak int64, 
 				}
 				size := int64(0)
 				if bytes > 0 {
-					size = o.roundSize(bytes)
+					size = o.RoundSize(bytes)
 				}
 				if size <= smallSize {
 					small += size
