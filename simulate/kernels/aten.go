@@ -177,7 +177,8 @@ type (
 // NewKernels returns the kernels of a new process on a device.
 func NewKernels(d gpu.Device) *Kernels {
 	return &Kernels{
-		device: d, plans: map[string]int32{},
+		device: d, plans: map[string]int32{}, answers: map[string]int64{},
+		searches: map[string]known{}, searched: map[search]bool{},
 		blas: map[place]bool{}, lt: map[place]bool{}, blasOn: map[int32]bool{}, dnnOn: map[int32]bool{},
 		guessed: map[string]int{},
 	}
@@ -201,9 +202,6 @@ func (k *Kernels) Asked() { k.asked = true }
 // Answered says what cuDNN answered, without a GPU, about a pass of a convolution: the workspace in bytes. It is taken
 // for what runs.
 func (k *Kernels) Answered(s *ConvShape, pass ConvPass, bytes int64) {
-	if k.answers == nil {
-		k.answers = map[string]int64{}
-	}
 	k.answers[string(s.AppendKey(nil, pass))] = min(bytes, convMaximum)
 }
 
@@ -212,9 +210,6 @@ func (k *Kernels) Answered(s *ConvShape, pass ConvPass, bytes int64) {
 // when it first runs the pass, and gives all cached memory back then (get_plans_from_find and run_single_conv of
 // aten/src/ATen/native/cudnn/Conv_v8.cpp, whose cache of plans is the thread's own).
 func (k *Kernels) Searched(s *ConvShape, pass ConvPass, offered, found int64) {
-	if k.searches == nil {
-		k.searches, k.searched = map[string]known{}, map[search]bool{}
-	}
 	k.searches[string(s.AppendKey(nil, pass))] = known{offered, found}
 }
 

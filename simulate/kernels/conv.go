@@ -71,6 +71,9 @@ next:
 	return best.bytes
 }
 
+// exchanged are the passes that those of a transposed convolution are of its convolution from y to x.
+var exchanged = [...]ConvPass{ConvBackwardInput, ConvForward, ConvBackwardWeight}
+
 // convMaximum is more than any memory holds; sizes stay below it.
 const convMaximum = int64(1) << 55
 
@@ -122,13 +125,7 @@ func (s ConvShape) work(pass ConvPass, d gpu.Device) (w convWork, ok bool) {
 	}
 	x, y := s.X, s.Y
 	if s.Transposed {
-		x, y = y, x
-		switch pass {
-		case ConvForward:
-			pass = ConvBackwardInput
-		case ConvBackwardInput:
-			pass = ConvForward
-		}
+		x, y, pass = y, x, exchanged[pass]
 	}
 	w = convWork{sms: int64(max(d.Multiprocessors, 1)), pass: pass, elem: s.Elem, float16: s.Float16,
 		last: s.ChannelsLast, asIs: s.Elem == 4 && !s.ChannelsLast && worksInNCHW(d.Capability),

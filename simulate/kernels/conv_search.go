@@ -25,8 +25,7 @@ func (s *ConvShape) Search(pass ConvPass, offered int64) int64 {
 	}
 	x, y := s.X, s.Y
 	if s.Transposed { // a convolution from y to x
-		x, y = y, x
-		pass = [...]ConvPass{ConvBackwardInput, ConvForward, ConvBackwardWeight}[pass]
+		x, y, pass = y, x, exchanged[pass]
 	}
 	if pass == ConvBackwardInput {
 		return max(offered, s.tiled(x, offered))

@@ -116,8 +116,7 @@ func reduceBuffers(shape, stride []int64, dims []int, accumulator int64, d gpu.D
 	width = min(p0, maxThreads/height)
 
 	stepIn, stepOut := int64(1), int64(1)
-	blockX := onFastest
-	if blockX {
+	if onFastest {
 		stepIn *= width
 	} else {
 		stepOut *= width
@@ -137,7 +136,7 @@ func reduceBuffers(shape, stride []int64, dims []int, accumulator int64, d gpu.D
 		return 0, 0
 	}
 	staging = accumulator * outputs * ctas
-	if !blockX {
+	if !onFastest {
 		staging *= width * vector
 	}
 	return staging, 4 * grid
