@@ -87,9 +87,6 @@ type notes struct {
 }
 
 func (n *notes) add(kind, format string, args ...any) {
-	if n.more == nil {
-		n.more = map[string]int{}
-	}
 	if n.more[kind]++; n.more[kind] <= maxNotes {
 		n.lines = append(n.lines, fmt.Sprintf(format, args...))
 	} else if n.more[kind] == maxNotes+1 {

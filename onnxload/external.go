@@ -32,9 +32,6 @@ func (d *decoder) keepBeside(t *Tensor) {
 	if size, err := t.Bytes(); err != nil || size > d.lim.Const || d.beside[file] {
 		return
 	}
-	if d.beside == nil {
-		d.beside = map[string]bool{}
-	}
 	d.beside[file] = true
 	d.m.Beside = append(d.m.Beside, file)
 }

@@ -163,7 +163,7 @@ func prefix(opts Options, err error) error {
 }
 
 func newDecoder(opts Options, lim Limits) *decoder {
-	d := &decoder{lim: lim, seen: map[string]bool{}}
+	d := &decoder{lim: lim, seen: map[string]bool{}, beside: map[string]bool{}, odd: notes{more: map[string]int{}}}
 	d.m = &Model{
 		Path:     opts.Path,
 		Opsets:   map[string]int64{},

@@ -227,11 +227,12 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 				"%s produces %q, which is an initializer too: nodes up to it read the initializer, later ones its result",
 				nodeLabel(i, n), s.names.strs[name])
 		}
-		id := unbound
+		var id ValueID
+		var outer bool // it is the caller's value for a formal output
 		if s.call != nil && !p.inner {
-			id = s.call.actual(name)
+			id, outer = s.call.outs[name]
 		}
-		if id != unbound {
+		if outer {
 			r.owner[id] = p.owner
 		} else {
 			id = r.newValue(r.valueName(s, int32(name)), p.owner)
@@ -261,14 +262,6 @@ func (r *resolver) bounded() error {
 func (r *resolver) shadows(p *place, id ValueID) bool {
 	return r.owner[id] == p.owner && r.producer[id] < 0 && r.m.Values[id].Init != nil &&
 		r.m.Values[id].Declared == nil
-}
-
-// actual returns the caller's value for a formal output, or unbound.
-func (c *call) actual(name ValueID) ValueID {
-	if id, ok := c.outs[name]; ok {
-		return id
-	}
-	return unbound
 }
 
 // node resolves the inputs, version and subgraphs of node i.
