@@ -270,9 +270,7 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 				fmt.Sprintf("%s no PyTorch counterpart here: the batch that fits may be smaller",
 					plural(sim.Unknown, "node has", "nodes have"))})
 		}
-		for _, text := range prog.Notes {
-			f.Notes = append(f.Notes, Note{Info, text})
-		}
+		f.Notes = append(f.Notes, infos(prog.Notes)...)
 		f.Notes = append(f.Notes, sim.Notes...)
 	}
 	return f.at(batch, &sim.Peak), nil

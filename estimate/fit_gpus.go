@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -33,16 +34,9 @@ func (f *Fitting) fewest(m *onnxload.Model, opt Options, step Step) error {
 			return nil
 		}
 	}
-	bad := good / 2
-	for good-bad > 1 && bad > 0 {
-		if half := (good + bad) / 2; fits(half) {
-			good = half
-		} else {
-			bad = half
-		}
-	}
-	f.Fewest = good
+	more := good/2 + 1
+	f.Fewest = more + sort.Search(good-more, func(i int) bool { return fits(more + i) })
 	f.Notes = append(f.Notes, Note{Info,
-		fmt.Sprintf("the smallest number of GPUs that hold a batch of one safely is %d", good)})
+		fmt.Sprintf("the smallest number of GPUs that hold a batch of one safely is %d", f.Fewest)})
 	return nil
 }

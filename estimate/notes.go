@@ -92,15 +92,11 @@ const howToExport = `torch.onnx.export(model.train(), (x,), "model.onnx", dynamo
 // howToRecord is what gives the exact answer without a GPU: the step itself, on tensors without data.
 const howToRecord = "python -m memestimate record train.py"
 
-// lossy reports whether a file is PyTorch's, was not exported for training, and shows what that lost.
-func lossy(way module.Way, m *onnxload.Model, p *program.Program) bool {
-	exported := way == module.DefaultExport || way == OtherWay && m.Producer == "pytorch"
-	return exported && p.InferOnly == "" && len(p.Lost) > 0
-}
-
-// lossNote says what a file that was not exported for training lost of the model that is trained, and what to do.
+// lossNote says what a file that was not exported for training lost of the model that is trained, and what to do, where
+// it is PyTorch's.
 func lossNote(way module.Way, m *onnxload.Model, p *program.Program) []Note {
-	if !lossy(way, m, p) {
+	exported := way == module.DefaultExport || way == OtherWay && m.Producer == "pytorch"
+	if !exported || p.InferOnly != "" || len(p.Lost) == 0 {
 		return nil
 	}
 	return []Note{{Warning, fmt.Sprintf("this file was not exported for training, and lost of the model: %s. "+
@@ -199,9 +195,9 @@ func elsewhere(d, on gpu.Device) []Note {
 		kernels.Measured.Name, d.Name)}}
 }
 
-// planNotes are the notes on a planned program.
-func planNotes(plan program.Plan, p *program.Program) (notes []Note) {
-	for _, text := range plan.Notes(p) {
+// infos are notes of what a program or its plan says.
+func infos(texts []string) (notes []Note) {
+	for _, text := range texts {
 		notes = append(notes, Note{Info, text})
 	}
 	return notes

@@ -181,11 +181,7 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 
 // replayed is replayRecording without the limit that the GPU's memory is to searches.
 func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, error) {
-	conf := s.AllocConf
-	if conf == "" {
-		conf = rec.AllocConf
-	}
-	options, err := caching.ParseOptions(conf)
+	options, err := caching.ParseOptions(cmp.Or(s.AllocConf, rec.AllocConf))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -134,9 +134,7 @@ func (b *Model) addStep(r *Report, run *simulatedStep, opt Options) error {
 		r.Notes = append(r.Notes, Note{Warning, "this graph is for inference: it has " + p.InferOnly +
 			". What training the model that it came from takes is not what is estimated here: export that in training mode"})
 	}
-	for _, text := range p.Notes {
-		r.Notes = append(r.Notes, Note{Info, text})
-	}
+	r.Notes = append(r.Notes, infos(p.Notes)...)
 	r.Notes = append(r.Notes, sim.Notes...)
 	r.Notes = append(r.Notes, b.programNotes(s, p)...)
 	return nil

@@ -174,7 +174,7 @@ func (b *Model) simulateOnce(s Step) (*Simulation, error) {
 	sim := &Simulation{Run: run, prog: p}
 	sim.Context, sim.NCCL = s.context(device, run.BLAS, run.DNN)
 	if !s.Infer {
-		sim.Notes = planNotes(s.Plan, p)
+		sim.Notes = infos(s.Plan.Notes(p))
 	}
 	for _, n := range p.Unknown {
 		sim.Unknown += n

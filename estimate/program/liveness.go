@@ -64,7 +64,7 @@ type choice struct {
 }
 
 func newLiveness(p *Program) *liveness {
-	l := &liveness{p: p, of: make([]life, len(p.Values)), spans: runsOf(p)}
+	l := &liveness{p: p, of: make([]life, len(p.Values)), spans: runsOf(p), resizes: map[ValueID]*expression{}}
 	l.steps = l.spans.steps()
 	l.rounds = make([][]int, len(l.steps))
 	for v := range l.of {

@@ -16,9 +16,6 @@ func (l *liveness) resized(v ValueID) int32 {
 	if e == nil {
 		return -1
 	}
-	if l.resizes == nil {
-		l.resizes = map[ValueID]*expression{}
-	}
 	l.resizes[e.result] = e
 	if l.alike(l.resizes[v], e) || l.of[e.result].reads > 1 && l.alike(e, l.expressionOf(e.result)) {
 		return e.calls[len(e.calls)-1]
