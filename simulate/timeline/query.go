@@ -64,20 +64,11 @@ func (s *Source) Check() error {
 // event that first reaches it: -1 when nothing is ever allocated. What the
 // allocator makes of it, with its rounding, is larger.
 func (s *Source) Peak() (bytes int64, event int) {
-	size := make([]int64, s.Blocks)
 	live := int64(0)
 	event = -1
 	for i, e := range s.Each {
-		switch e.Kind {
-		case Alloc:
-			size[e.Block] = e.Bytes
-			live += e.Bytes
-			if live > bytes {
-				bytes, event = live, i
-			}
-		case Free:
-			live -= size[e.Block]
-			size[e.Block] = 0
+		if live += e.Change(); live > bytes {
+			bytes, event = live, i
 		}
 	}
 	return bytes, event

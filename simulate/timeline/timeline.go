@@ -88,13 +88,24 @@ type Event struct {
 	Step     int32 // 0 while loading; the first step is 1
 	Layer    int32 // index into Log.Layers, or NoLayer
 	Block    int32 // identifies the allocation: an Alloc and its Free share it
-	Bytes    int64 // as requested, before any rounding
+	Bytes    int64 // of the allocation, as requested, before any rounding
 
 	// Plan marks an Alloc that can be done without: the workspace of the way in
 	// which a library plans to compute something, numbered from 1. When there is no
 	// memory for it, the library takes another plan from then on, so neither this nor any later
 	// Alloc of the same plan happens. 0: the run ends when the memory cannot be had. Searching: see there.
 	Plan int32
+}
+
+// Change returns by how many bytes, as requested, more is held after the event.
+func (e *Event) Change() int64 {
+	switch e.Kind {
+	case Alloc:
+		return e.Bytes
+	case Free:
+		return -e.Bytes
+	}
+	return 0
 }
 
 // Searching is the Plan of a workspace in which a library searches for the fastest of its ways. It looks at what is

@@ -133,15 +133,8 @@ func phasePeaks(t *timeline.Source) (peaks [2][timeline.NumPhases]int64) {
 		last = max(last, e.Step)
 	}
 	now := int64(0)
-	size := make([]int64, t.Blocks)
 	for _, e := range t.Each {
-		switch e.Kind {
-		case timeline.Alloc:
-			size[e.Block] = e.Bytes
-			now += e.Bytes
-		case timeline.Free:
-			now -= size[e.Block]
-		}
+		now += e.Change()
 		if e.Step == 1 {
 			peaks[0][e.Phase] = max(peaks[0][e.Phase], now)
 		}

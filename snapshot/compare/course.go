@@ -70,17 +70,9 @@ type lane struct {
 // changes ranges over a run's events, with their indices, each with what is held before it and by how much it changes
 // that.
 func changes(t *timeline.Source, yield func(i int, e *timeline.Event, now, change int64)) {
-	size := make([]int64, t.Blocks)
 	now := int64(0)
 	for i, e := range t.Each {
-		change := int64(0)
-		switch e.Kind {
-		case timeline.Alloc:
-			size[e.Block] = e.Bytes
-			change = e.Bytes
-		case timeline.Free:
-			change = -size[e.Block]
-		}
+		change := e.Change()
 		yield(i, &e, now, change)
 		now += change
 	}
