@@ -16,27 +16,17 @@ import (
 // H100, 648 of an A100. Kubernetes knows a GPU's memory in all, and a job has what that leaves.
 const driverShare = 1 << 30
 
-// A podNeed is the flags that say how a pod asks for GPUs.
-type podNeed struct {
-	plugin                         bool
-	class, driver, resource, queue string
-}
-
-func (p *podNeed) flags(fs *pflag.FlagSet) {
-	p.class, p.driver, p.resource = "gpu.nvidia.com", "gpu.nvidia.com", "nvidia.com/gpu"
+// podFlags are the flags that say how a pod asks for GPUs.
+func podFlags(fs *pflag.FlagSet, n *kubernetes.Need, plugin *bool) {
+	n.Class, n.Driver, n.Resource = "gpu.nvidia.com", "gpu.nvidia.com", "nvidia.com/gpu"
 	addFlags(fs, []flagRow{
-		{"device-plugin", 0, &p.plugin, "ask for the device plugin's GPUs, with node affinity on GPU feature discovery's " +
+		{"device-plugin", 0, plugin, "ask for the device plugin's GPUs, with node affinity on GPU feature discovery's " +
 			"labels, instead of a resource claim"},
-		{"device-class", 0, &p.class, "the device class of a resource claim"},
-		{"driver", 0, &p.driver, "the driver whose devices say how much memory they have"},
-		{"resource", 0, &p.resource, "the device plugin's resource; nvidia.com/mig-3g.40gb for a MIG profile"},
-		{"queue", 0, &p.queue, "hand the job to this queue of Kueue"},
+		{"device-class", 0, &n.Class, "the device class of a resource claim"},
+		{"driver", 0, &n.Driver, "the driver whose devices say how much memory they have"},
+		{"resource", 0, &n.Resource, "the device plugin's resource; nvidia.com/mig-3g.40gb for a MIG profile"},
+		{"queue", 0, &n.Queue, "hand the job to this queue of Kueue"},
 	})
-}
-
-func (p *podNeed) need(bytes uint64, gpus int) *kubernetes.Need {
-	return &kubernetes.Need{Bytes: bytes + driverShare, GPUs: gpus, DRA: !p.plugin, Class: p.class, Driver: p.driver,
-		Resource: p.resource, Queue: p.queue}
 }
 
 // jobName matches what Kubernetes takes as the name of a Job: its pods have it as a label.
@@ -46,7 +36,8 @@ var jobName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 func k8sCommand(e *env) *cobra.Command {
 	var model subject
 	var count gpuCount
-	var p podNeed
+	var need kubernetes.Need
+	var plugin bool
 	file, image, name := "", "pytorch/pytorch", "train"
 	cmd := &cobra.Command{
 		Use:   "k8s [MODEL] [flags] [-- COMMAND [ARG]...]",
@@ -76,7 +67,7 @@ rest.`,
 			if !jobName.MatchString(name) {
 				return usagef("k8s: --name %q: wanted up to 63 of a-z, 0-9 and -, a letter or digit first and last", name)
 			}
-			need := p.need(bytes+model.margin, count.least())
+			need.Bytes, need.GPUs, need.DRA = bytes+model.margin+driverShare, count.least(), !plugin
 			job, err := kubernetes.Encode(kubernetes.Job(name, image, command))
 			if err == nil && file != "" {
 				job, err = readManifest(e, file)
@@ -98,7 +89,7 @@ rest.`,
 		{"name", 0, &name, "the name of that Job"},
 	})
 	model.needFlags(cmd.Flags())
-	p.flags(cmd.Flags())
+	podFlags(cmd.Flags(), &need, &plugin)
 	return cmd
 }
 

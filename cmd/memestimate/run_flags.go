@@ -86,35 +86,31 @@ func percentFlag(to **int) *parsed[*int] {
 
 // A choice is the flags that say which GPUs a command may have.
 type choice struct {
-	minFree     uint64
-	minTotal    uint64
-	utilization *int // nil is no limit
-	count       gpuCount
-	policy      string
-	exclude     []string
-	gpuType     string
-	share       bool
+	devices.Request
+	count   gpuCount
+	policy  string
+	gpuType string
 }
 
 func (c *choice) flags(fs *pflag.FlagSet) {
 	c.policy = "best-fit"
 	addFlags(fs, []flagRow{
-		{"min-free", 0, bytesFlag(&c.minFree), "pass over GPUs with less available, however little is needed"},
-		{"min-total", 0, bytesFlag(&c.minTotal), "pass over GPUs with less memory in all"},
-		{"max-utilization", 0, percentFlag(&c.utilization), "pass over GPUs that are busy for more percent of the time"},
+		{"min-free", 0, bytesFlag(&c.MinFree), "pass over GPUs with less available, however little is needed"},
+		{"min-total", 0, bytesFlag(&c.MinTotal), "pass over GPUs with less memory in all"},
+		{"max-utilization", 0, percentFlag(&c.MaxUtilization), "pass over GPUs that are busy for more percent of the time"},
 		{"count n", 0, gpuCountFlag(&c.count), "how many GPUs, or at least and at most so many, as 2-4 (default 1)"},
 		{"policy", 0, &c.policy, "which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first"},
-		{"exclude", 0, &c.exclude,
+		{"exclude", 0, &c.Exclude,
 			"a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again"},
 		{"gpu-type", 0, &c.gpuType, "take only GPUs whose name matches this regular expression, in any case"},
-		{"share", 0, &c.share, "accept a GPU beside others who share, when all fit"},
+		{"share", 0, &c.Share, "accept a GPU beside others who share, when all fit"},
 	})
 }
 
 // list asks for the devices, and for how busy they are where that matters.
 func (c *choice) list(s *devices.Session) ([]devices.Device, error) {
 	ds, err := s.List()
-	if err == nil && c.utilization != nil {
+	if err == nil && c.MaxUtilization != nil {
 		s.Observe(ds)
 	}
 	return ds, err
@@ -122,11 +118,9 @@ func (c *choice) list(s *devices.Session) ([]devices.Device, error) {
 
 // request returns the flags as the library takes them.
 func (c *choice) request(e *env) (devices.Request, error) {
-	r := devices.Request{
-		MinFree: c.minFree, MinTotal: c.minTotal, Count: c.count.least(), AtMost: c.count.most,
-		Exclude: c.exclude, MaxUtilization: c.utilization, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e),
-		Held: e.getenv(devices.HeldVariable),
-	}
+	r := c.Request
+	r.Count, r.AtMost = c.count.least(), c.count.most
+	r.Visible, r.PCIOrder, r.Held = visibleDevices(e), pciOrder(e), e.getenv(devices.HeldVariable)
 	var err error
 	if r.Policy, err = devices.ParsePolicy(c.policy); err != nil {
 		return r, usagef("--%w", err)

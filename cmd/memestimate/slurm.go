@@ -40,28 +40,25 @@ func (j *slurmJob) sizes() (cluster.Sizes, error) {
 
 // A slurmJob is a slurm command as the command line describes it.
 type slurmJob struct {
-	model      subject
-	count      gpuCount
-	share      bool
-	format     string
-	site       string
-	partition  string
-	constraint []string
-	host       uint64
-	options    []string
+	model   subject
+	need    slurm.Need
+	count   gpuCount
+	format  string
+	site    string
+	options []string
 }
 
 func (j *slurmJob) flags(fs *pflag.FlagSet) {
 	j.format = "text"
 	addFlags(fs, []flagRow{
 		{"count n", 0, gpuCountFlag(&j.count), "how many GPUs"},
-		{"share", 0, &j.share, "a part of a GPU will do: ask for shards where the cluster has them"},
+		{"share", 0, &j.need.Share, "a part of a GPU will do: ask for shards where the cluster has them"},
 		{"format f", 0, &j.format, "form of the answer: text, json"},
 		{"site", 0, &j.site, "YAML file with the memory of the cluster's GPUs by name, where names do not tell:\n" +
 			"gpus: {big: 79GiB, vram40: 39GiB}"},
-		{"partition", 0, &j.partition, "Slurm's partition; the default one otherwise"},
-		{"constraint", 0, &j.constraint, "a feature that Slurm's nodes must have; may be given again"},
-		{"mem", 0, bytesFlag(&j.host),
+		{"partition", 0, &j.need.Partition, "Slurm's partition; the default one otherwise"},
+		{"constraint", 0, &j.need.Constraint, "a feature that Slurm's nodes must have; may be given again"},
+		{"mem", 0, bytesFlag(&j.need.Host),
 			"memory of the host that the job takes on each node (default: what a MODEL's parameters suggest)"},
 		{"slurm-option", 0, &j.options, "an option handed on to Slurm, such as --time=2:00:00; may be given again"},
 	})
@@ -165,7 +162,7 @@ func (j *slurmJob) ask(e *env, bytes uint64) (*slurm.Request, error) {
 		return nil, err
 	}
 	out, noList := askSlurm(context.Background(), "sinfo", "-N", "-h", "-o", slurm.Format)
-	seen := !errors.Is(noList, exec.ErrNotFound) || j.site == "" && len(j.constraint) == 0
+	seen := !errors.Is(noList, exec.ErrNotFound) || j.site == "" && len(j.need.Constraint) == 0
 	if seen && noList != nil {
 		return nil, fail(exitDevice, "slurm: sinfo: %w", noList).withHint("where Slurm's commands are not, --site FILE or " +
 			"--constraint FEATURE says which GPUs there are")
@@ -174,8 +171,8 @@ func (j *slurmJob) ask(e *env, bytes uint64) (*slurm.Request, error) {
 	if err != nil {
 		return nil, fail(exitDevice, "slurm: %w", err)
 	}
-	need := slurm.Need{Bytes: bytes, GPUs: j.count.least(), Host: j.host, Share: j.share,
-		Partition: j.partition, Constraint: j.constraint}
+	need := j.need
+	need.Bytes, need.GPUs = bytes, j.count.least()
 	guess := need.Host == 0 && j.model.arg != ""
 	if guess {
 		r, err := j.model.estimate(e, "slurm")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -39,17 +40,12 @@ func shortVersion() string {
 // versionLine names the program's version, the commit it was built from when Go
 // recorded it, and the Go toolchain.
 func versionLine() string {
-	version, from, changed := "(devel)", "", ""
-	if release != "" {
-		if commit != "" {
-			from = " " + commit
-		}
-		return fmt.Sprintf("memestimate %s%s %s %s/%s", release, from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	version, from, changed := release, "", ""
+	if release != "" && commit != "" {
+		from = " " + commit
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
+	if info, ok := debug.ReadBuildInfo(); ok && release == "" {
+		version = info.Main.Version
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision":
@@ -59,6 +55,6 @@ func versionLine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("memestimate %s%s%s %s %s/%s", version, from, changed, runtime.Version(), runtime.GOOS,
-		runtime.GOARCH)
+	return fmt.Sprintf("memestimate %s%s%s %s %s/%s", cmp.Or(version, "(devel)"), from, changed, runtime.Version(),
+		runtime.GOOS, runtime.GOARCH)
 }

@@ -117,12 +117,7 @@ func Compare(label string, base, head *estimate.Report) Case {
 		Totals:  totals(base, head),
 		Partial: !base.Coverage.Complete() || !head.Coverage.Complete(),
 	}
-	if base.Peak != nil {
-		c.PeakBase = base.Peak.Layer
-	}
-	if head.Peak != nil {
-		c.PeakHead = head.Peak.Layer
-	}
+	c.PeakBase, c.PeakHead = orZero(base.Peak).Layer, orZero(head.Peak).Layer
 	pairs := match(base.Layers, head.Layers)
 	changes := 0 // counted first: room for more would be as much again as a hundred thousand of them take
 	for p := range pairs {
@@ -196,19 +191,20 @@ func totals(base, head *estimate.Report) []Total {
 	if base.Peak == nil && head.Peak == nil {
 		return out
 	}
-	if s := (base.Activations.Saved | head.Activations.Saved); s != 0 {
-		row(Saved, base.Activations.Saved, head.Activations.Saved)
+	saved := func(name string, before, after int64) {
+		if before != 0 || after != 0 {
+			row(name, before, after)
+		}
 	}
-	if s := (base.Activations.LossSaved | head.Activations.LossSaved); s != 0 {
-		row(LossSaved, base.Activations.LossSaved, head.Activations.LossSaved)
-	}
+	saved(Saved, base.Activations.Saved, head.Activations.Saved)
+	saved(LossSaved, base.Activations.LossSaved, head.Activations.LossSaved)
 	if base.Gradients != nil || head.Gradients != nil {
-		row(Gradients, bytesOf(base.Gradients), bytesOf(head.Gradients))
+		row(Gradients, orZero(base.Gradients).Bytes, orZero(head.Gradients).Bytes)
 	}
 	if base.Optimizer != nil || head.Optimizer != nil {
-		row(Optimizer, bytesOf(base.Optimizer), bytesOf(head.Optimizer))
+		row(Optimizer, orZero(base.Optimizer).Bytes, orZero(head.Optimizer).Bytes)
 	}
-	b, h := peakOf(base), peakOf(head)
+	b, h := orZero(base.Peak), orZero(head.Peak)
 	row(Allocated, b.Allocated, h.Allocated)
 	row(Reserved, b.Reserved, h.Reserved)
 	row(Device, b.Device, h.Device)
@@ -216,16 +212,10 @@ func totals(base, head *estimate.Report) []Total {
 	return out
 }
 
-func bytesOf(s *estimate.Size) int64 {
-	if s == nil {
-		return 0
+// orZero returns what a pointer points to, or a zero value.
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return s.Bytes
-}
-
-func peakOf(r *estimate.Report) estimate.Peak {
-	if r.Peak == nil {
-		return estimate.Peak{}
-	}
-	return *r.Peak
+	return v
 }
