@@ -74,7 +74,6 @@ func TestWriteFileThroughLinks(t *testing.T) {
 	}
 }
 
-// A result that nobody gets is no success, and one that is not written to stdout needs none.
 // The null device is no terminal, to which a page would not be written.
 func TestPageToNowhere(t *testing.T) {
 	program, err := exec.LookPath("memestimate")
@@ -82,6 +81,7 @@ func TestPageToNowhere(t *testing.T) {
 	must.OK(t, exec.Command(program, "conv_example", "--format", "html").Run())
 }
 
+// A result that nobody gets is no success, and one that is not written to stdout needs none.
 func TestClosedStdout(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil || !inherited.Known {
 		t.Skip("no shell, or built without C")
