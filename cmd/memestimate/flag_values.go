@@ -77,13 +77,16 @@ func sizesFlag(to *[]int64) *parsed[[]int64] {
 			out = append(out, n)
 		}
 		return out, nil
-	}, show: func(all []int64) string {
-		words := make([]string, len(all))
-		for i, n := range all {
-			words[i] = strconv.FormatInt(n, 10)
-		}
-		return strings.Join(words, ",")
-	}}
+	}, show: func(all []int64) string { return joined(all, ",") }}
+}
+
+// joined writes sizes with a text between them.
+func joined(sizes []int64, between string) string {
+	words := make([]string, len(sizes))
+	for i, n := range sizes {
+		words[i] = strconv.FormatInt(n, 10)
+	}
+	return strings.Join(words, between)
 }
 
 // countFlag takes a whole number from 1.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -165,11 +164,7 @@ func stillOpen(m *onnxload.Model, opt shape.Options) (map[openDim]bool, bool) {
 func inputFlag(name string, dims []int64) string {
 	text := "scalar"
 	if len(dims) > 0 {
-		sizes := make([]string, len(dims))
-		for i, n := range dims {
-			sizes[i] = strconv.FormatInt(n, 10)
-		}
-		text = strings.Join(sizes, "x")
+		text = joined(dims, "x")
 	}
 	return "--input " + quoteArg(name+"="+text)
 }
