@@ -45,7 +45,7 @@ type Plan struct {
 var Schemes = []string{DDP, ZeRO1, FSDP}
 
 // onlyRecorded are the schemes that a recording answers and a graph does not: DeepSpeed's, parallelize_module, a
-// pipeline. They cut a model where the program says, and a graph does not have the
+// pipeline. They cut a model where the program says, which a graph does not tell.
 var onlyRecorded = []string{"zero2", "zero3", "tp", "pp"}
 
 // NamedSchemes are the schemes that users may name: Check says of some that a recording answers them.

@@ -53,18 +53,11 @@ type phase struct {
 func phases(t *timeline.Source) []phase {
 	var out []phase
 	var live int64
-	sizes := make([]int64, t.Blocks)
 	for _, e := range t.Each {
 		if k := len(out); k == 0 || out[k-1].step != e.Step || out[k-1].name != e.Phase.String() {
 			out = append(out, phase{e.Step, e.Phase.String(), live, live})
 		}
-		switch e.Kind {
-		case timeline.Alloc:
-			sizes[e.Block] = e.Bytes
-			live += e.Bytes
-		case timeline.Free:
-			live -= sizes[e.Block]
-		}
+		live += e.Change()
 		p := &out[len(out)-1]
 		p.end, p.peak = live, max(p.peak, live)
 	}
