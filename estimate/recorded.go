@@ -223,6 +223,9 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	say := func(level, format string, args ...any) {
 		notes = append(notes, Note{level, fmt.Sprintf(format, args...)})
 	}
+	if r.Peak.Reserved == 0 {
+		say(Warning, "nothing is allocated: does the program move its model to the GPU?")
+	}
 	if r.Depends != nil {
 		notes = append(notes, r.Depends.notes()...)
 	}

@@ -66,6 +66,26 @@ func TestDependsOnData(t *testing.T) {
 	}
 }
 
+// A program that leaves its model on the CPU has no figures to rely on.
+func TestNothingAllocated(t *testing.T) {
+	for _, c := range []struct {
+		lines []string
+		warns bool
+	}{
+		{[]string{`{"format":"memestimate-recording/1","gpu":{"name":"h200"}}`}, true},
+		{[]string{`{"format":"memestimate-recording/1","gpu":{"name":"h200"}}`, `["alloc",0,4194304]`}, false},
+	} {
+		r, err := Recorded(endedRecording(t, c.lines), Options{})
+		must.OK(t, err)
+		warns := slices.ContainsFunc(r.Notes, func(n Note) bool {
+			return n.Level == Warning && strings.HasPrefix(n.Text, "nothing is allocated")
+		})
+		if warns != c.warns {
+			t.Errorf("%q: notes %+v", c.lines, r.Notes)
+		}
+	}
+}
+
 // What another answer was seen to add is in the bound and in Safe. Only where none takes more than those that were
 // tried is that a bound for all data.
 func TestBoundOfWhatValuesDecide(t *testing.T) {
