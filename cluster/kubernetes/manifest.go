@@ -205,15 +205,16 @@ func (n *Need) patch(kind string, doc map[string]any, path []string) (map[string
 	}
 	name, _ := meta["name"].(string)
 	prefix, _ := meta["generateName"].(string)
-	if name = cmp.Or(name, strings.TrimSuffix(prefix, "-")); name == "" {
+	name = cmp.Or(name, strings.TrimSuffix(prefix, "-"))
+	if err := n.applyTo(spec, name+"-gpu"); err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.TrimSpace(kind+" "+name), err)
+	}
+	if name == "" {
 		return nil, fmt.Errorf("%s: no metadata.name", kind)
 	}
 	template := n.claimTemplate(name + "-gpu")
 	if meta["namespace"] != nil {
 		template["metadata"].(map[string]any)["namespace"] = meta["namespace"]
-	}
-	if err := n.applyTo(spec, name+"-gpu"); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", kind, name, err)
 	}
 	if n.Queue != "" { // Kueue starts the job when there is room
 		labels, err := child(meta, "labels")
