@@ -16,8 +16,8 @@ import (
 )
 
 // The state directory holds one file a reservation (hold-*), one a waiter (wait-*), and the host lock (lock). A
-// reservation or waiter lives while its file is locked, as locks_linux.go says. So there are no process numbers to check, no leases to renew and
-// no clocks to agree.
+// reservation or waiter lives while its file is locked, as locks_linux.go says. So there are no process numbers to
+// check, no leases to renew and no clocks to agree.
 //
 // Files appear complete and locked, by rename, and are opened read-only by everyone but their owner: with
 // fs.protected_regular the kernel refuses O_CREAT on another user's file in a sticky directory.

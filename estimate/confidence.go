@@ -43,7 +43,8 @@ type margin struct{ likely, safe float64 }
 
 // margins are by the way in, for training and inference. Each is the smallest that held in 95 and 98 % of runs, of
 // trainings from default exports 97 %, of models that nobody had looked at: docs/accuracy.md has how many, and TestCells
-// how often today's answers hold. Recordings have recordedMargin. Those of the built-in models are of the 311 measured runs of these very models.
+// how often today's answers hold. Recordings have recordedMargin. Those of the built-in models are of the 311 measured
+// runs of these very models.
 var margins = map[module.Way]struct{ train, infer margin }{
 	BuiltIn:              {margin{-0.041, 0}, margin{-0.069, 0}},
 	module.TorchExport:   {margin{0.006, 0.076}, margin{0.11, 0.235}},
