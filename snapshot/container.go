@@ -101,7 +101,7 @@ func (m *machine) under(i int, r role) bool {
 }
 
 // shapes are the containers that opcodes make.
-var shapes = map[byte]shape{opEmptyDict: aDict, opEmptyList: aList, opEmptyTuple: aTuple}
+var shapes = [256]shape{opEmptyDict: aDict, opEmptyList: aList, opEmptyTuple: aTuple}
 
 // open pushes an empty container and finds out what it is for.
 func (m *machine) open(op byte) {
