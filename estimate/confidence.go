@@ -117,8 +117,8 @@ func (p *Peak) limitSearches(without *Peak, memory int64) {
 func wayNote(way module.Way, infer bool) []Note {
 	switch {
 	case way == OtherWay:
-		return []Note{{Info, "of what files like this one lose nothing was measured: likely and safe have the widest margins " +
-			"that PyTorch's exports needed"}}
+		return []Note{{Info, "of what files like this one lose nothing was measured: likely and safe have the widest " +
+			"margins that PyTorch's exports needed"}}
 	case way == module.DefaultExport && !infer:
 		m := marginOf(way, infer)
 		return []Note{{Info, fmt.Sprintf("safe has room for %.0f %% of what the step takes beyond parameters, gradients and "+

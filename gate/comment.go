@@ -269,7 +269,8 @@ func (c *comment) list(items []string, limit int) {
 	c.WriteString("\n")
 }
 
-// many writes items, if any, that a reader must see, in about limit bytes: the first of them open, the rest folded away.
+// many writes items, if any, that a reader must see, in about limit bytes: the first of them open, the rest folded
+// away.
 func (c *comment) many(title string, items []string, limit int) {
 	if len(items) == 0 {
 		return

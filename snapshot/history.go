@@ -123,8 +123,8 @@ func (s *Snapshot) Moments(device int, events []int, f func(k int, live []Live, 
 	return nil
 }
 
-// At returns what was allocated just after event i of a device, the largest blocks first, equal ones by address, and the
-// segments of then, with the blocks in use and the free space between them; -1 is before the first event.
+// At returns what was allocated just after event i of a device, the largest blocks first, equal ones by address, and
+// the segments of then, with the blocks in use and the free space between them; -1 is before the first event.
 func (s *Snapshot) At(device, i int) (live []Live, state []Segment, err error) {
 	err = s.Moments(device, []int{i}, func(_ int, l []Live, g []Segment) { live, state = l, g })
 	return live, state, err

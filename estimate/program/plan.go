@@ -241,7 +241,8 @@ func keepFirst(prog *Program, marked []bool, n int) {
 	}
 }
 
-// wrapped marks, by scope, the modules whose whole name an expression matches. A module within another is not simulated.
+// wrapped marks, by scope, the modules whose whole name an expression matches. A module within another is not
+// simulated.
 func wrapped(prog *Program, what, expr string) ([]bool, error) {
 	whole := regexp.MustCompile(`\A(?:` + expr + `)\z`)
 	modules, some := make([]bool, len(prog.Scopes)), ""

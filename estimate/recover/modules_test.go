@@ -137,7 +137,8 @@ func TestAttentionForms(t *testing.T) {
 func TestAttentionWithPast(t *testing.T) {
 	in := []onnx.Value{onnx.Float("q", 2, 4, 6, 8), onnx.Float("k", 2, 4, 6, 8), onnx.Float("v", 2, 4, 6, 8),
 		onnx.Float("pk", 2, 4, 10, 8), onnx.Float("pv", 2, 4, 10, 8)}
-	p, err := recovertest.RecoveredAt(23, onnx.Graph{In: in, Out: []onnx.Value{{Name: "y"}, {Name: "allk"}, {Name: "allv"}},
+	out := []onnx.Value{{Name: "y"}, {Name: "allk"}, {Name: "allv"}}
+	p, err := recovertest.RecoveredAt(23, onnx.Graph{In: in, Out: out,
 		Nodes: []onnx.Node{onnx.Op("Attention", "q k v - pk pv", "y allk allv")}}, true)
 	must.OK(t, err)
 	wantCalls(t, p, "cat(pk, k)", "cat(pv, v)", "sdpa(q, _, _, -)")

@@ -62,7 +62,8 @@ func (s *Stats) Figures() map[string]int64 {
 		"num_device_alloc": s.DeviceAllocs, "num_device_free": s.DeviceFrees,
 		"num_ooms": s.OOMs, "num_sync_all_streams": s.SyncAllStreams}
 	stat := func(key string, v Stat) {
-		out[key+".allocated"], out[key+".current"], out[key+".freed"], out[key+".peak"] = v.Allocated, v.Current, v.Freed, v.Peak
+		out[key+".allocated"], out[key+".freed"] = v.Allocated, v.Freed
+		out[key+".current"], out[key+".peak"] = v.Current, v.Peak
 	}
 	pools := func(key string, v PoolStat) {
 		stat(key+".all", v.All)

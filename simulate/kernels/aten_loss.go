@@ -43,10 +43,10 @@ func (k *Kernels) reduced(c *Call, reduction int) *Tensor {
 	return x
 }
 
-// keptLoss is a loss whose result keeps the storage that was made for one of the arguments' size. mse_loss(self, target,
-// reduction) and smooth_l1_loss are first written into another tensor of that size, then averaged into the result (the
-// structured kernels' meta functions in BinaryOps.cpp); binary_cross_entropy(self, target, weight, reduction) is made in
-// it, and its mean beside.
+// keptLoss is a loss whose result keeps the storage that was made for one of the arguments' size. mse_loss(self,
+// target, reduction) and smooth_l1_loss are first written into another tensor of that size, then averaged into the
+// result (the structured kernels' meta functions in BinaryOps.cpp); binary_cross_entropy(self, target, weight,
+// reduction) is made in it, and its mean beside.
 func keptLoss(reduction int, beside func(t *Tensor) int64) func(*Kernels, *Call) {
 	return func(k *Kernels, c *Call) {
 		x := k.reduced(c, reduction)

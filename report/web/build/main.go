@@ -23,7 +23,7 @@ import (
 	"github.com/memestimate/memestimate/report/page"
 )
 
-// inlined are the packages whose functions are inlined: those that the millions of requests that are simulated wait for.
+// inlined are the packages whose functions are inlined: the millions of requests that are simulated wait for those.
 // That makes the packed program a twentieth smaller, and answers up to a fifth later than if all were (resnet50, Swin-T
 // and Qwen2 in Node.js: 6, 20 and 75 ms).
 var inlined = []string{
@@ -156,8 +156,8 @@ func compile() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"build", "-overlay", overlay, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file,
-		"-gcflags=all=-l"}
+	args := []string{"build", "-overlay", overlay, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=",
+		"-o", file, "-gcflags=all=-l"}
 	for _, packages := range inlined {
 		args = append(args, "-gcflags="+packages+"=")
 	}
@@ -170,8 +170,8 @@ func compile() ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// unpackGraphs unpacks the built-in models into a directory, and returns an overlay for go build in which the files that
-// models embeds are these.
+// unpackGraphs unpacks the built-in models into a directory, and returns an overlay for go build in which the files
+// that models embeds are these.
 func unpackGraphs(dir string) (overlay string, err error) {
 	d, err := zstd.NewReader(nil)
 	if err != nil {
